@@ -1,0 +1,40 @@
+#pragma once
+// Optimizer states over the ranges that a rank owns, and the update of those ranges.
+// Ranks: local.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "zerolab/export.h"
+#include "zerolab/flat.h"
+#include "zerolab/optimizer.h"
+#include "zerolab/state.h"
+
+namespace zerolab {
+
+class ZEROLAB_API OptimizerShard {
+ public:
+  OptimizerShard() = default;
+  /// `rank` as in FlatLayout::ranges: -1 owns everything. `flat` holds the parameters; states start at zero.
+  void allocate(const FlatLayout& layout, int rank, const at::Tensor& flat, Optimizer& optimizer);
+  /// [hot] `gradient` gives the gradients of a range of flat space inside one bucket.
+  void update(const std::function<at::Tensor(const FlatRange& range)>& gradient, const UpdateStep& step);
+  /// Parameters and states as named pieces of whole tensors.
+  std::vector<StatePiece> pieces(const Parameters& parameters) const;
+  int64_t bytes() const;
+
+ private:
+  Optimizer* optimizer_ = nullptr;
+  at::Tensor flat_;
+  std::vector<FlatRange> owned_;
+  std::vector<FlatPiece> pieces_;
+  std::vector<std::string> names_;
+  std::vector<at::Tensor> states_;      // each [owned length]
+  std::vector<OptimizerRange> ranges_;  // views, made once
+};
+
+}  // namespace zerolab

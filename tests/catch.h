@@ -1,0 +1,8 @@
+#pragma once
+// Catch2, whichever major version is installed; every test includes this.
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+using Catch::Approx;
+#else
+#include <catch2/catch.hpp>
+#endif
