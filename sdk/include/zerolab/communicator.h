@@ -1,13 +1,16 @@
 #pragma once
-// Collectives between ranks, with sums in one fixed order, counters, and a check that all ranks call the same.
+// Collectives between ranks, with sums in one fixed order, counters, and a check that all ranks
+// call the same.
 //
-// Every sum is made by all-to-all plus addition in float32 along a stride-doubling tree over ranks: in round k, rank i adds
-// rank i + 2^k (for three ranks (r0 + r1) + r2). So every strategy adds in the same order, whatever the backend.
+// Every sum is made by all-to-all plus addition in float32 along a stride-doubling tree over ranks:
+// in round k, rank i adds rank i + 2^k (for three ranks (r0 + r1) + r2). So every strategy adds in
+// the same order, whatever the backend.
 //
-// Ranks: [collective] functions are called by all ranks in the same order. Each but the first check compares a fingerprint
-// (operation, sizes, dtype, sequence number) first: a mismatch is a PeerError that names both, not an abort.
-// Errors: PeerError when a peer is gone, stuck longer than the time-out, or calls something else.
-// Owns: tensors are the caller's, and stay untouched by the caller until wait().
+// Ranks: [collective] functions are called by all ranks in the same order. Each compares a
+// fingerprint (operation, size, dtype, sequence number) first: a mismatch is a PeerError that names
+// both, not an abort. Errors: PeerError when a peer is gone, stuck longer than the time-out, or
+// calls something else. Owns: tensors are the caller's, and stay untouched by the caller until
+// wait().
 
 #include <array>
 #include <cstdint>
@@ -21,15 +24,21 @@
 
 namespace zerolab {
 
-enum class CollectiveKind : uint32_t { kReduceScatter, kAllGather, kAllToAll, kBroadcast, kControl };
+enum class CollectiveKind : uint32_t {
+  kReduceScatter,
+  kAllGather,
+  kAllToAll,
+  kBroadcast,
+  kControl
+};
 inline constexpr size_t kNumCollectiveKinds = 5;
 ZEROLAB_API const char* collective_name(CollectiveKind kind);
 
 struct CollectiveCounters {
   int64_t calls = 0;
-  int64_t bytes = 0;          ///< payload that this rank sends to others
-  double seconds = 0;         ///< from start to completion as seen by wait()
-  double exposed_seconds = 0; ///< of these, spent inside the call and its wait()
+  int64_t bytes = 0;           ///< payload that this rank sends to others
+  double seconds = 0;          ///< from start to completion as seen by wait()
+  double exposed_seconds = 0;  ///< of these, spent inside the call and its wait()
 };
 
 /// A collective under way.
@@ -46,24 +55,29 @@ class ZEROLAB_API Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// [collective] [hot] out[S] = ordered sum over ranks of in[rank * S, rank * S + S); in is [R * S]. With one rank, a copy.
-  /// `out` may be this rank's own slice of `in`. Float32 sums whatever the dtype.
+  /// [collective] [hot] out[S] = ordered sum over ranks of in[rank * S, rank * S + S); in is [R *
+  /// S]. With one rank, a copy. `out` may be this rank's own slice of `in`. Float32 sums whatever
+  /// the dtype.
   std::unique_ptr<Work> reduce_scatter(const at::Tensor& out, const at::Tensor& in);
-  /// [collective] [hot] out[R * S] = the ranks' in[S], one after the other. `in` may be this rank's own slice of `out`.
+  /// [collective] [hot] out[R * S] = the ranks' in[S], one after the other. `in` may be this rank's
+  /// own slice of `out`.
   std::unique_ptr<Work> all_gather(const at::Tensor& out, const at::Tensor& in);
   /// [collective] out[r * S ...] = rank r's in[rank * S ...].
   std::unique_ptr<Work> all_to_all(const at::Tensor& out, const at::Tensor& in);
   /// [collective] Everyone gets root's tensor.
   void broadcast(const at::Tensor& tensor, int root);
 
-  /// [collective] Small control traffic, counted apart: each rank's numbers, rank after rank. Same length everywhere.
+  /// [collective] Small control traffic, counted apart: each rank's numbers, rank after rank. Same
+  /// length everywhere.
   std::vector<int64_t> gather_control(const std::vector<int64_t>& numbers);
   std::vector<double> gather_control(const std::vector<double>& numbers);
   /// [collective] Returns when everyone is here.
   void barrier();
 
   /// Since construction or the last reset, by kind.
-  const CollectiveCounters& counters(CollectiveKind kind) const { return counters_[static_cast<size_t>(kind)]; }
+  const CollectiveCounters& counters(CollectiveKind kind) const {
+    return counters_[static_cast<size_t>(kind)];
+  }
   /// Payload of all kinds but control.
   int64_t payload_bytes() const;
   void reset_counters() { counters_ = {}; }
@@ -77,13 +91,17 @@ class ZEROLAB_API Communicator {
   virtual std::unique_ptr<Work> start_all_gather(const at::Tensor& out, const at::Tensor& in) = 0;
   virtual void run_broadcast(const at::Tensor& tensor, int root) = 0;
   /// Gathers int64 of equal length on the control channel: [R * length].
-  virtual void run_gather_control(const std::vector<int64_t>& numbers, std::vector<int64_t>& all) = 0;
+  virtual void run_gather_control(const std::vector<int64_t>& numbers,
+                                  std::vector<int64_t>& all) = 0;
 
  private:
   class CountedWork;
   class ReduceScatterWork;
   void check_same(CollectiveKind kind, const at::Tensor& tensor, int64_t detail);
-  std::unique_ptr<Work> counted(CollectiveKind kind, int64_t bytes, std::unique_ptr<Work> work, double started);
+  std::vector<int64_t> exchange_frames(CollectiveKind kind, int64_t elements, int64_t dtype,
+                                       int64_t detail, const std::vector<int64_t>& payload);
+  std::unique_ptr<Work> counted(CollectiveKind kind, int64_t bytes, std::unique_ptr<Work> work,
+                                double started);
   at::Tensor take_scratch(const at::Tensor& like);
   void give_scratch(at::Tensor scratch);
 
@@ -93,7 +111,8 @@ class ZEROLAB_API Communicator {
   bool checking_ = true;
 };
 
-/// out = sum of the R slices of in[R * S] along the fixed tree, in float32. The arithmetic of reduce_scatter; [local].
+/// out = sum of the R slices of in[R * S] along the fixed tree, in float32. The arithmetic of
+/// reduce_scatter; [local].
 ZEROLAB_API void tree_sum(const at::Tensor& out, const at::Tensor& in, int num_ranks);
 /// The same tree over plain numbers.
 ZEROLAB_API double tree_sum(std::vector<double> numbers);

@@ -1,6 +1,6 @@
 #pragma once
-// Kind `data`: which tokens. A pure map from (split, sample index) to tokens; the host owns the order, so exact resume and any
-// number of ranks need no state but a counter.
+// Kind `data`: which tokens. A pure map from (split, sample index) to tokens; the host owns the
+// order, so exact resume and any number of ranks need no state but a counter.
 //
 // Shapes: T tokens.
 // Order: constructed from its options; open() once; then everything else, from any thread.
@@ -8,7 +8,8 @@
 //
 // Implementing this:
 //  - sample() depends on nothing but its arguments.
-//  - size() is at least one for both splits after open(), or open() throws and says what is too short.
+//  - size() is at least one for both splits after open(), or open() throws and says what is too
+//  short.
 
 #include <cstdint>
 #include <span>
@@ -30,13 +31,16 @@ class ZEROLAB_API Data {
  public:
   static constexpr Kind kKind = Kind::kData;
   virtual ~Data();
-  /// [setup] Reads what it needs. Errors: ConfigError for a file that is missing, empty or too short.
+  /// [setup] Reads what it needs. Errors: ConfigError for a file that is missing, empty or too
+  /// short.
   virtual void open(const DataContext& context) = 0;
   virtual int64_t vocab_size() const = 0;
   /// Number of samples of a split.
   virtual int64_t size(Split split) const = 0;
-  /// [hot] Writes T input tokens and their T targets (the next token; kIgnoredTarget where not counted).
-  virtual void sample(Split split, int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const = 0;
+  /// [hot] Writes T input tokens and their T targets (the next token; kIgnoredTarget where not
+  /// counted).
+  virtual void sample(Split split, int64_t index, std::span<int64_t> tokens,
+                      std::span<int64_t> targets) const = 0;
   /// Text of tokens, for generation; empty if this data has none.
   virtual std::string decode(std::span<const int64_t> /*tokens*/) const { return {}; }
 };

@@ -1,5 +1,6 @@
 #pragma once
-// Errors as users see them: one sentence that says where, what, what is allowed, what to do, and an exit code.
+// Errors as users see them: one sentence that says where, what, what is allowed, what to do, and an
+// exit code.
 
 #include <stdexcept>
 #include <string>
@@ -20,14 +21,15 @@ enum class ExitCode : int {
   kStopped = 75,  ///< stopped on request, can be resumed
 };
 
-/// Base of all errors that cross from a plugin to the host. Lives in the shared SDK, so a typed catch works
-/// across libraries.
+/// Base of all errors that cross from a plugin to the host. Lives in the shared SDK, so a typed
+/// catch works across libraries.
 class ZEROLAB_API Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, ExitCode code = ExitCode::kError);
   ~Error() override;
   ExitCode exit_code() const { return code_; }
-  /// Prepends where it happened ("step 412, rank 3, sharding zero2, update"); returns *this to rethrow.
+  /// Prepends where it happened ("step 412, rank 3, sharding zero2, update"); returns *this to
+  /// rethrow.
   Error& in(const std::string& context);
   const char* what() const noexcept override { return message_.c_str(); }
 

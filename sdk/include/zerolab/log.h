@@ -14,8 +14,14 @@ using Sink = void (*)(Level level, const std::string& message);
 ZEROLAB_API void set_sink(Sink sink);
 
 ZEROLAB_API void write(Level level, const std::string& message);
-inline void debug(const std::string& message) { write(Level::kDebug, message); }
-inline void info(const std::string& message) { write(Level::kInfo, message); }
-inline void warning(const std::string& message) { write(Level::kWarning, message); }
+inline void debug(const std::string& message) {
+  write(Level::kDebug, message);
+}
+inline void info(const std::string& message) {
+  write(Level::kInfo, message);
+}
+inline void warning(const std::string& message) {
+  write(Level::kWarning, message);
+}
 
 }  // namespace zerolab::log

@@ -2,13 +2,15 @@
 // Kind `model`: the network and its loss.
 //
 // Shapes: B sequences, T tokens, V vocabulary.
-// Order: constructed from its options; declare() once; then loss() per micro-batch and logits() for generation.
-// Ranks: local. A model never communicates.
+// Order: constructed from its options; declare() once; then loss() per micro-batch and logits() for
+// generation. Ranks: local. A model never communicates.
 //
 // Implementing this:
-//  - declare() names every parameter once, unit by unit in forward order; weights used by several units go to the root unit.
+//  - declare() names every parameter once, unit by unit in forward order; weights used by several
+//  units go to the root unit.
 //  - loss() runs its blocks through units.run() and draws dropout only from the scope.
-//  - loss() returns a sum over counted targets, not a mean: the trainer divides once, over all ranks.
+//  - loss() returns a sum over counted targets, not a mean: the trainer divides once, over all
+//  ranks.
 
 #include <cstdint>
 
@@ -41,7 +43,8 @@ class ZEROLAB_API Model {
   virtual ~Model();
   /// [setup] Declares every parameter. Errors: ConfigError if the context does not fit the options.
   virtual void declare(Parameters& parameters, const ModelContext& context) = 0;
-  /// [hot] Sum of the loss over counted targets: a scalar, float32, that requires grad when training.
+  /// [hot] Sum of the loss over counted targets: a scalar, float32, that requires grad when
+  /// training.
   virtual at::Tensor loss(const Batch& batch, Units& units) = 0;
   /// [B, T] tokens to [B, T, V] logits.
   virtual at::Tensor logits(const at::Tensor& tokens_BT, Units& units) = 0;

@@ -1,11 +1,12 @@
 #pragma once
-// Kind `optimizer`: an elementwise update rule on flat ranges. It does not know about sharding: a strategy hands it the ranges
-// that this rank owns.
+// Kind `optimizer`: an elementwise update rule on flat ranges. It does not know about sharding: a
+// strategy hands it the ranges that this rank owns.
 //
 // Ranks: local.
 //
 // Implementing this:
-//  - update() is elementwise and gives each element the same result wherever the range begins or ends (ranges start and end
+//  - update() is elementwise and gives each element the same result wherever the range begins or
+//  ends (ranges start and end
 //    on multiples of kRangeAlignment elements; no approximate reciprocals).
 //  - States are flat, float32, zero at the start, and named as PyTorch names them.
 
@@ -24,18 +25,20 @@ namespace zerolab {
 /// Ranges start and end on multiples of this many elements (one AVX-512 vector of floats).
 inline constexpr int64_t kRangeAlignment = 16;
 
-/// One contiguous range of flat parameters, all with or all without weight decay. Tensors are 1-D, float32, of one length.
+/// One contiguous range of flat parameters, all with or all without weight decay. Tensors are 1-D,
+/// float32, of one length.
 struct OptimizerRange {
-  at::Tensor parameters;            ///< masters; updated in place
-  at::Tensor gradients;             ///< may be overwritten
-  std::vector<at::Tensor> states;   ///< in the order of state_names(); updated in place
+  at::Tensor parameters;           ///< masters; updated in place
+  at::Tensor gradients;            ///< may be overwritten
+  std::vector<at::Tensor> states;  ///< in the order of state_names(); updated in place
   bool decay = false;
 };
 
 struct UpdateStep {
   double lr = 0;
-  int64_t step = 1;                 ///< number of this applied update, from 1; skipped steps do not count
-  double gradient_multiplier = 1;   ///< each gradient counts times this (clipping, token weighting); float32
+  int64_t step = 1;  ///< number of this applied update, from 1; skipped steps do not count
+  double gradient_multiplier =
+      1;  ///< each gradient counts times this (clipping, token weighting); float32
 };
 
 class ZEROLAB_API Optimizer {

@@ -19,10 +19,12 @@ namespace zerolab {
 class ZEROLAB_API OptimizerShard {
  public:
   OptimizerShard() = default;
-  /// `rank` as in FlatLayout::ranges: -1 owns everything. `flat` holds the parameters; states start at zero.
+  /// `rank` as in FlatLayout::ranges: -1 owns everything. `flat` holds the parameters; states start
+  /// at zero.
   void allocate(const FlatLayout& layout, int rank, const at::Tensor& flat, Optimizer& optimizer);
   /// [hot] `gradient` gives the gradients of a range of flat space inside one bucket.
-  void update(const std::function<at::Tensor(const FlatRange& range)>& gradient, const UpdateStep& step);
+  void update(const std::function<at::Tensor(const FlatRange& range)>& gradient,
+              const UpdateStep& step);
   /// Parameters and states as named pieces of whole tensors.
   std::vector<StatePiece> pieces(const Parameters& parameters) const;
   int64_t bytes() const;

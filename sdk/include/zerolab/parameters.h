@@ -1,9 +1,10 @@
 #pragma once
-// A model's parameters: declared first, given memory by the sharding strategy, filled from keyed generators.
+// A model's parameters: declared first, given memory by the sharding strategy, filled from keyed
+// generators.
 //
-// Order: the model declares (unit by unit, in forward order); the strategy lays them out and binds memory; initialize() fills.
-// A declared tensor is the one the model computes with from then on: binding changes its storage, not its identity.
-// Ranks: local; every rank declares the same.
+// Order: the model declares (unit by unit, in forward order); the strategy lays them out and binds
+// memory; initialize() fills. A declared tensor is the one the model computes with from then on:
+// binding changes its storage, not its identity. Ranks: local; every rank declares the same.
 
 #include <cstdint>
 #include <functional>
@@ -17,7 +18,8 @@
 
 namespace zerolab {
 
-/// How a parameter is filled, from a generator keyed by (seed, first name): the same at any world size.
+/// How a parameter is filled, from a generator keyed by (seed, first name): the same at any world
+/// size.
 struct Init {
   enum class Law { kZeros, kOnes, kNormal, kUniform };
   Law law = Law::kZeros;
@@ -35,7 +37,7 @@ struct ParameterInfo {
   std::vector<int64_t> shape;
   int64_t numel = 0;
   Init init;
-  bool decay = true;          ///< weight decay applies (unless told otherwise: at least two dimensions)
+  bool decay = true;  ///< weight decay applies (unless told otherwise: at least two dimensions)
   bool requires_grad = true;  ///< false: frozen; never reduced, never updated
   int unit = 0;               ///< where it lives; 0 is the root unit
 };
@@ -53,15 +55,17 @@ class ZEROLAB_API Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
-  /// Starts a unit (a block that is gathered, freed and recomputed as one); returns its number. Until the first
-  /// call, and for weights that several units use, parameters belong to the root unit 0.
+  /// Starts a unit (a block that is gathered, freed and recomputed as one); returns its number.
+  /// Until the first call, and for weights that several units use, parameters belong to the root
+  /// unit 0.
   int begin_unit(std::string name);
   /// Returns to the root unit.
   void end_unit();
 
   /// Declares a parameter. `name` is unique in the model ("blocks.3.mlp.fc.weight").
   /// Errors: PluginError on a second declaration of a name. Owns: shares the tensor with the model.
-  at::Tensor declare(std::string name, std::vector<int64_t> shape, Init init, ParameterTraits traits = {});
+  at::Tensor declare(std::string name, std::vector<int64_t> shape, Init init,
+                     ParameterTraits traits = {});
   /// A further name of a parameter that exists (a tied head).
   void alias(std::string_view name, std::string further_name);
 
@@ -74,12 +78,14 @@ class ZEROLAB_API Parameters {
   const std::string& unit_name(int unit) const { return unit_names_[static_cast<size_t>(unit)]; }
   int64_t total_numel(bool trainable_only = false) const;
 
-  /// Lets a parameter live in `flat[offset, offset + numel)`; the tensor that the model holds becomes a view of it.
+  /// Lets a parameter live in `flat[offset, offset + numel)`; the tensor that the model holds
+  /// becomes a view of it.
   void bind(size_t index, const at::Tensor& flat, int64_t offset);
   /// Fills a bound parameter from its own generator.
   void initialize(size_t index, uint64_t seed);
-  /// Calls back with a parameter's index when its gradient of this backward is complete (never for an unused or
-  /// frozen one), on the thread that called backward. One callback for all; setting replaces. [hot]
+  /// Calls back with a parameter's index when its gradient of this backward is complete (never for
+  /// an unused or frozen one), on the thread that called backward. One callback for all; setting
+  /// replaces. [hot]
   void on_gradient(std::function<void(size_t index)> callback);
 
  private:

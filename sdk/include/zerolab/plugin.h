@@ -1,14 +1,16 @@
 #pragma once
 // How a shared library offers plugins. In one .cpp of the plugin, at namespace scope:
 //
-//   ZEROLAB_PLUGIN(zerolab::entry<Cosine>("scheduler/cosine", "1.0.0", "linear warmup, then half a cosine"))
+//   ZEROLAB_PLUGIN(zerolab::entry<Cosine>("scheduler/cosine", "1.0.0", "linear warmup, then half a
+//   cosine"))
 //
-// Several entries, separated by commas, make one file offer several plugins. The macro writes two things: the manifest, a TOML text in
-// the ELF section ".zerolab" that the host reads before it loads the file (`readelf -p .zerolab x.so` shows it), and the
-// one exported symbol, zerolab_plugin.
+// Several entries, separated by commas, make one file offer several plugins. The macro writes two
+// things: the manifest, a TOML text in the ELF section ".zerolab" that the host reads before it
+// loads the file (`readelf -p .zerolab x.so` shows it), and the one exported symbol,
+// zerolab_plugin.
 //
-// A plugin class has `struct Options` (options.h; zerolab::NoOptions if there are none), a constructor that takes one, and
-// derives from its kind's interface.
+// A plugin class has `struct Options` (options.h; zerolab::NoOptions if there are none), a
+// constructor that takes one, and derives from its kind's interface.
 
 #include <array>
 #include <cstddef>
@@ -37,7 +39,8 @@ namespace zerolab {
 /// Revision of each kind's interface; the manifest states it, the host compares it.
 inline constexpr std::array<uint32_t, 6> kKindRevisions = {1, 1, 1, 1, 1, 1};
 
-/// One plugin of a library. `create` returns the kind's interface pointer; its virtual destructor ends it.
+/// One plugin of a library. `create` returns the kind's interface pointer; its virtual destructor
+/// ends it.
 struct PluginEntry {
   std::string_view id, version, summary, source;
   Kind kind = Kind::kModel;
@@ -60,7 +63,9 @@ inline constexpr const char* kManifestSection = ".zerolab";
 
 namespace detail {
 
-constexpr bool is_name_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
+constexpr bool is_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+}
 
 template <class Plugin>
 const OptionSchema& schema_of() {
@@ -88,21 +93,33 @@ namespace detail {
 template <Kind kind>
 struct InterfaceOf;
 template <>
-struct InterfaceOf<Kind::kModel> { using type = Model; };
+struct InterfaceOf<Kind::kModel> {
+  using type = Model;
+};
 template <>
-struct InterfaceOf<Kind::kData> { using type = Data; };
+struct InterfaceOf<Kind::kData> {
+  using type = Data;
+};
 template <>
-struct InterfaceOf<Kind::kOptimizer> { using type = Optimizer; };
+struct InterfaceOf<Kind::kOptimizer> {
+  using type = Optimizer;
+};
 template <>
-struct InterfaceOf<Kind::kSharding> { using type = Sharding; };
+struct InterfaceOf<Kind::kSharding> {
+  using type = Sharding;
+};
 template <>
-struct InterfaceOf<Kind::kPrecision> { using type = Precision; };
+struct InterfaceOf<Kind::kPrecision> {
+  using type = Precision;
+};
 template <>
-struct InterfaceOf<Kind::kScheduler> { using type = Scheduler; };
+struct InterfaceOf<Kind::kScheduler> {
+  using type = Scheduler;
+};
 }  // namespace detail
 
-/// Describes a plugin. `id` is "kind/name" with the name from [a-z0-9_]+; texts hold no quotes, backslashes or line breaks.
-/// A wrong id or kind does not compile.
+/// Describes a plugin. `id` is "kind/name" with the name from [a-z0-9_]+; texts hold no quotes,
+/// backslashes or line breaks. A wrong id or kind does not compile.
 template <class Plugin>
 consteval PluginEntry entry(std::string_view id, std::string_view version, std::string_view summary,
                             std::string_view source = "") {
@@ -116,14 +133,22 @@ consteval PluginEntry entry(std::string_view id, std::string_view version, std::
   }
   for (std::string_view text : {version, summary, source}) {
     for (char c : text) {
-      if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < 32) throw "no quotes, backslashes or line breaks here";
+      if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < 32)
+        throw "no quotes, backslashes or line breaks here";
     }
   }
   using Interface = typename detail::InterfaceOf<Plugin::kKind>::type;
-  return {id, version, summary, source, Plugin::kKind, &detail::schema_of<Plugin>, &detail::create<Plugin, Interface>};
+  return {id,
+          version,
+          summary,
+          source,
+          Plugin::kKind,
+          &detail::schema_of<Plugin>,
+          &detail::create<Plugin, Interface>};
 }
 
-// --- the manifest -------------------------------------------------------------------------------------------------------
+// --- the manifest
+// -------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -135,8 +160,9 @@ constexpr uint64_t fold(uint64_t hash, uint64_t value) {
 /// Sizes and alignments of the LibTorch types that cross the boundary by layout.
 constexpr uint64_t layout_fingerprint() {
   uint64_t h = 1469598103934665603ULL;
-  for (uint64_t v : {sizeof(c10::TensorImpl), alignof(c10::TensorImpl), sizeof(c10::StorageImpl), alignof(c10::StorageImpl),
-                     sizeof(c10::TensorOptions), sizeof(c10::Scalar), sizeof(c10::Device)}) {
+  for (uint64_t v : {sizeof(c10::TensorImpl), alignof(c10::TensorImpl), sizeof(c10::StorageImpl),
+                     alignof(c10::StorageImpl), sizeof(c10::TensorOptions), sizeof(c10::Scalar),
+                     sizeof(c10::Device)}) {
     h = fold(h, v);
   }
   return h;
@@ -172,13 +198,17 @@ constexpr size_t write_manifest(const PluginEntry* entries, size_t count, char* 
   const auto text = [&](std::string_view key, std::string_view value) {
     put(key), put(" = \""), put(value), put("\"\n");
   };
-  const auto word = [&](std::string_view key, std::string_view value) { put(key), put(" = "), put(value), put("\n"); };
+  const auto word = [&](std::string_view key, std::string_view value) {
+    put(key), put(" = "), put(value), put("\n");
+  };
   put("[build]\n");
-  text("sdk_abi", ZEROLAB_DETAIL_VALUE(ZEROLAB_SDK_ABI_MAJOR) "." ZEROLAB_DETAIL_VALUE(ZEROLAB_SDK_ABI_MINOR));
+  text("sdk_abi",
+       ZEROLAB_DETAIL_VALUE(ZEROLAB_SDK_ABI_MAJOR) "." ZEROLAB_DETAIL_VALUE(ZEROLAB_SDK_ABI_MINOR));
   text("torch", ZEROLAB_DETAIL_VALUE(TORCH_VERSION_MAJOR) "." ZEROLAB_DETAIL_VALUE(
                     TORCH_VERSION_MINOR) "." ZEROLAB_DETAIL_VALUE(TORCH_VERSION_PATCH));
   char hex[16] = {};
-  for (int i = 0; i < 16; ++i) hex[i] = "0123456789abcdef"[(layout_fingerprint() >> (60 - 4 * i)) & 15];
+  for (int i = 0; i < 16; ++i)
+    hex[i] = "0123456789abcdef"[(layout_fingerprint() >> (60 - 4 * i)) & 15];
   text("layout", {hex, 16});
   text("cxx11_abi", ZEROLAB_DETAIL_VALUE(_GLIBCXX_USE_CXX11_ABI));
   word("glibcxx_debug", kGlibcxxDebug);
@@ -189,7 +219,8 @@ constexpr size_t write_manifest(const PluginEntry* entries, size_t count, char* 
   for (size_t i = 0; i < count; ++i) {
     const PluginEntry& e = entries[i];
     put("[[plugin]]\n");
-    text("id", e.id), text("version", e.version), text("summary", e.summary), text("source", e.source);
+    text("id", e.id), text("version", e.version), text("summary", e.summary),
+        text("source", e.source);
     const char revision = static_cast<char>('0' + kKindRevisions[static_cast<size_t>(e.kind)]);
     word("kind_revision", {&revision, 1});
   }
@@ -206,18 +237,19 @@ consteval std::array<char, size + 1> manifest(const PluginEntry* entries, size_t
 }  // namespace detail
 }  // namespace zerolab
 
-#define ZEROLAB_PLUGIN(...)                                                                                        \
-  namespace {                                                                                                      \
-  constexpr ::zerolab::PluginEntry kZerolabEntries[] = {__VA_ARGS__};                                              \
-  constexpr size_t kZerolabCount = sizeof(kZerolabEntries) / sizeof(kZerolabEntries[0]);                           \
-  [[gnu::section(".zerolab"), gnu::used, gnu::retain]] constinit const auto kZerolabManifest =                     \
-      ::zerolab::detail::manifest<::zerolab::detail::write_manifest(kZerolabEntries, kZerolabCount, nullptr)>(     \
-          kZerolabEntries, kZerolabCount);                                                                         \
-  }                                                                                                                \
-  extern "C" __attribute__((visibility("default"))) const ::zerolab::PluginTable* zerolab_plugin();                \
-  extern "C" const ::zerolab::PluginTable* zerolab_plugin() {                                                      \
-    static const ::zerolab::PluginTable kTable{::zerolab::kPluginMagic, sizeof(::zerolab::PluginTable), kZerolabEntries, \
-                                               kZerolabCount};                                                     \
-    return &kTable;                                                                                                \
-  }                                                                                                                \
+#define ZEROLAB_PLUGIN(...)                                                                       \
+  namespace {                                                                                     \
+  constexpr ::zerolab::PluginEntry kZerolabEntries[] = {__VA_ARGS__};                             \
+  constexpr size_t kZerolabCount = sizeof(kZerolabEntries) / sizeof(kZerolabEntries[0]);          \
+  [[gnu::section(".zerolab"), gnu::used, gnu::retain]] constinit const auto kZerolabManifest =    \
+      ::zerolab::detail::manifest<::zerolab::detail::write_manifest(                              \
+          kZerolabEntries, kZerolabCount, nullptr)>(kZerolabEntries, kZerolabCount);              \
+  }                                                                                               \
+  extern "C" __attribute__((visibility("default"))) const ::zerolab::PluginTable*                 \
+  zerolab_plugin();                                                                               \
+  extern "C" const ::zerolab::PluginTable* zerolab_plugin() {                                     \
+    static const ::zerolab::PluginTable kTable{                                                   \
+        ::zerolab::kPluginMagic, sizeof(::zerolab::PluginTable), kZerolabEntries, kZerolabCount}; \
+    return &kTable;                                                                               \
+  }                                                                                               \
   static_assert(true)

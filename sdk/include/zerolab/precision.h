@@ -1,5 +1,6 @@
 #pragma once
-// Kind `precision`: dtypes for parameters, compute and gradients; loss scaling. (The wire's dtype is sharding's.)
+// Kind `precision`: dtypes for parameters, compute and gradients; loss scaling. (The wire's dtype
+// is sharding's.)
 //
 // Ranks: local, and the same on every rank: observe() is told one value that all ranks agreed on.
 // Source: Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740.
@@ -18,8 +19,10 @@
 namespace zerolab {
 
 struct PrecisionPolicy {
-  at::ScalarType parameter_dtype = at::kFloat;  ///< what the model holds; masters are always float32
-  at::ScalarType gradient_dtype = at::kFloat;   ///< what gradients are kept and summed in before the wire
+  at::ScalarType parameter_dtype =
+      at::kFloat;  ///< what the model holds; masters are always float32
+  at::ScalarType gradient_dtype =
+      at::kFloat;  ///< what gradients are kept and summed in before the wire
   std::optional<at::ScalarType> autocast_dtype;  ///< run the model under autocast to this dtype
 };
 

@@ -1,11 +1,14 @@
 #pragma once
-// Kind `scheduler`: the learning rate as a pure function of the step, so that resuming needs no state.
+// Kind `scheduler`: the learning rate as a pure function of the step, so that resuming needs no
+// state.
 //
 // Ranks: local.
 //
 // Implementing this:
-//  - lr(step) depends on nothing but the options, the context and `step`; lr(0) holds for the first step.
-//  - lr(s) is finite and not negative for 0 <= s < num_steps, and stays at its last value from num_steps on.
+//  - lr(step) depends on nothing but the options, the context and `step`; lr(0) holds for the first
+//  step.
+//  - lr(s) is finite and not negative for 0 <= s < num_steps, and stays at its last value from
+//  num_steps on.
 
 #include <cstdint>
 

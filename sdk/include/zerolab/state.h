@@ -1,6 +1,6 @@
 #pragma once
-// Training state as named pieces of whole tensors, never as "rank 3's blob": any reader can assemble them, and another
-// strategy or number of ranks can load them.
+// Training state as named pieces of whole tensors, never as "rank 3's blob": any reader can
+// assemble them, and another strategy or number of ranks can load them.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@ struct StatePiece {
   std::vector<int64_t> shape;  ///< of the whole tensor
   int64_t offset = 0;          ///< first element of this piece in the flattened whole tensor
   int64_t length = 0;
-  at::Tensor data;             ///< [length], a view: writing it changes the state
+  at::Tensor data;  ///< [length], a view: writing it changes the state
 };
 
 /// Bytes that a rank holds, by category.

@@ -1,6 +1,7 @@
 #pragma once
-// Units: the pieces in which a model runs. One mechanism for gathering and freeing parameters, recomputing activations, and
-// seeding dropout; written once here so that no model and no strategy does it again.
+// Units: the pieces in which a model runs. One mechanism for gathering and freeing parameters,
+// recomputing activations, and seeding dropout; written once here so that no model and no strategy
+// does it again.
 
 #include <cstdint>
 #include <functional>
@@ -13,7 +14,8 @@
 
 namespace zerolab {
 
-/// What a sharding strategy may do around a unit. [hot] All [local], unless the strategy's override is collective.
+/// What a sharding strategy may do around a unit. [hot] All [local], unless the strategy's override
+/// is collective.
 class ZEROLAB_API UnitListener {
  public:
   virtual ~UnitListener();
@@ -26,8 +28,8 @@ class ZEROLAB_API UnitScope {
  public:
   UnitScope(bool training, uint64_t key) : training_(training), key_(key) {}
   bool training() const { return training_; }
-  /// The unit's generator, keyed by (seed, step, global micro-batch, unit): the same draws on a recomputation, on any
-  /// number of ranks. Made at its first use.
+  /// The unit's generator, keyed by (seed, step, global micro-batch, how many runs came before):
+  /// the same draws on a recomputation, on any number of ranks. Made at its first use.
   at::Generator& generator();
   /// Inverted dropout from generator(); the input itself when not training or `probability` is 0.
   at::Tensor dropout(const at::Tensor& x, double probability);
@@ -38,7 +40,8 @@ class ZEROLAB_API UnitScope {
   std::optional<at::Generator> generator_;
 };
 
-/// [hot] Computes a unit from its inputs. Every gradient-requiring tensor that it reads, parameters aside, is an input.
+/// [hot] Computes a unit from its inputs. Every gradient-requiring tensor that it reads, parameters
+/// aside, is an input.
 using UnitFunction = std::function<at::Tensor(at::TensorList inputs, UnitScope& scope)>;
 
 class ZEROLAB_API Units {
@@ -57,6 +60,7 @@ class ZEROLAB_API Units {
   UnitListener* listener_ = nullptr;
   bool training_ = false;
   uint64_t key_ = 0;
+  uint64_t runs_ = 0;  // in this micro-batch: a unit that runs twice draws twice
 };
 
 }  // namespace zerolab

@@ -1,0 +1,274 @@
+#include "zerolab/communicator.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "zerolab/error.h"
+
+namespace zerolab {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Control traffic travels in frames of one length, so that ranks that disagree about what to do can
+// still tell each other: a header (kind, elements, dtype, detail, sequence number), then numbers.
+constexpr size_t kFrameLength = 32, kHeaderLength = 5;
+constexpr size_t kFramePayload = kFrameLength - kHeaderLength;
+
+std::string describe(const int64_t* header) {
+  const auto kind = static_cast<CollectiveKind>(header[0]);
+  std::string text = collective_name(kind);
+  text += " of " + std::to_string(header[1]) + " ";
+  if (kind == CollectiveKind::kControl) return text + "numbers, call " + std::to_string(header[4]);
+  text += c10::toString(static_cast<at::ScalarType>(header[2]));
+  if (kind == CollectiveKind::kBroadcast) text += " from rank " + std::to_string(header[3]);
+  return text + ", call " + std::to_string(header[4]);
+}
+
+class FinishedWork : public Work {
+ public:
+  void wait() override {}
+};
+
+void copy_unless_same(const at::Tensor& out, const at::Tensor& in) {
+  if (out.const_data_ptr() != in.const_data_ptr()) out.copy_(in);
+}
+
+class SingleCommunicator : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+
+ protected:
+  std::unique_ptr<Work> start_all_to_all(const at::Tensor& out, const at::Tensor& in) override {
+    copy_unless_same(out, in);
+    return std::make_unique<FinishedWork>();
+  }
+  std::unique_ptr<Work> start_all_gather(const at::Tensor& out, const at::Tensor& in) override {
+    return start_all_to_all(out, in);
+  }
+  void run_broadcast(const at::Tensor&, int) override {}
+  void run_gather_control(const std::vector<int64_t>& numbers, std::vector<int64_t>& all) override {
+    all = numbers;
+  }
+};
+
+}  // namespace
+
+const char* collective_name(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveKind::kAllGather:
+      return "all_gather";
+    case CollectiveKind::kAllToAll:
+      return "all_to_all";
+    case CollectiveKind::kBroadcast:
+      return "broadcast";
+    case CollectiveKind::kControl:
+      return "control";
+  }
+  return "unknown";
+}
+
+Work::~Work() = default;
+Communicator::Communicator() = default;
+Communicator::~Communicator() = default;
+
+/// Adds the time spent waiting to the counters.
+class Communicator::CountedWork : public Work {
+ public:
+  CountedWork(std::unique_ptr<Work> work, CollectiveCounters& counters, double started)
+      : work_(std::move(work)), counters_(counters), started_(started) {}
+  void wait() override {
+    const double entered = now_s();
+    work_->wait();
+    const double done = now_s();
+    counters_.seconds += done - started_;
+    counters_.exposed_seconds += done - entered;
+  }
+
+ private:
+  std::unique_ptr<Work> work_;
+  CollectiveCounters& counters_;
+  double started_;
+};
+
+/// The second half of a reduce_scatter: the sum of what came in.
+class Communicator::ReduceScatterWork : public Work {
+ public:
+  ReduceScatterWork(Communicator& world, std::unique_ptr<Work> exchange, at::Tensor received,
+                    at::Tensor out)
+      : world_(world),
+        exchange_(std::move(exchange)),
+        received_(std::move(received)),
+        out_(std::move(out)) {}
+  void wait() override {
+    exchange_->wait();
+    tree_sum(out_, received_, world_.size());
+    world_.give_scratch(std::move(received_));
+  }
+
+ private:
+  Communicator& world_;
+  std::unique_ptr<Work> exchange_;
+  at::Tensor received_, out_;
+};
+
+std::unique_ptr<Work> Communicator::counted(CollectiveKind kind, int64_t bytes,
+                                            std::unique_ptr<Work> work, double started) {
+  CollectiveCounters& counters = counters_[static_cast<size_t>(kind)];
+  counters.calls += 1;
+  counters.bytes += bytes;
+  counters.exposed_seconds += now_s() - started;
+  return std::make_unique<CountedWork>(std::move(work), counters, started);
+}
+
+std::unique_ptr<Work> Communicator::reduce_scatter(const at::Tensor& out, const at::Tensor& in) {
+  if (size() == 1) {
+    copy_unless_same(out, in);
+    return std::make_unique<FinishedWork>();
+  }
+  const double started = now_s();
+  check_same(CollectiveKind::kReduceScatter, in, 0);
+  at::Tensor received = take_scratch(in);
+  auto exchange = start_all_to_all(received, in);
+  const int64_t bytes = static_cast<int64_t>(in.nbytes()) / size() * (size() - 1);
+  return counted(
+      CollectiveKind::kReduceScatter, bytes,
+      std::make_unique<ReduceScatterWork>(*this, std::move(exchange), std::move(received), out),
+      started);
+}
+
+std::unique_ptr<Work> Communicator::all_gather(const at::Tensor& out, const at::Tensor& in) {
+  if (size() == 1) {
+    copy_unless_same(out, in);
+    return std::make_unique<FinishedWork>();
+  }
+  const double started = now_s();
+  check_same(CollectiveKind::kAllGather, in, 0);
+  const int64_t bytes = static_cast<int64_t>(in.nbytes()) * (size() - 1);
+  return counted(CollectiveKind::kAllGather, bytes, start_all_gather(out, in), started);
+}
+
+std::unique_ptr<Work> Communicator::all_to_all(const at::Tensor& out, const at::Tensor& in) {
+  if (size() == 1) {
+    copy_unless_same(out, in);
+    return std::make_unique<FinishedWork>();
+  }
+  const double started = now_s();
+  check_same(CollectiveKind::kAllToAll, in, 0);
+  const int64_t bytes = static_cast<int64_t>(in.nbytes()) / size() * (size() - 1);
+  return counted(CollectiveKind::kAllToAll, bytes, start_all_to_all(out, in), started);
+}
+
+void Communicator::broadcast(const at::Tensor& tensor, int root) {
+  if (size() == 1) return;
+  const double started = now_s();
+  check_same(CollectiveKind::kBroadcast, tensor, root);
+  run_broadcast(tensor, root);
+  const int64_t bytes = rank() == root ? static_cast<int64_t>(tensor.nbytes()) * (size() - 1) : 0;
+  counted(CollectiveKind::kBroadcast, bytes, std::make_unique<FinishedWork>(), started)->wait();
+}
+
+void Communicator::check_same(CollectiveKind kind, const at::Tensor& tensor, int64_t detail) {
+  if (checking_)
+    exchange_frames(kind, tensor.numel(), static_cast<int64_t>(tensor.scalar_type()), detail, {});
+}
+
+std::vector<int64_t> Communicator::exchange_frames(CollectiveKind kind, int64_t elements,
+                                                   int64_t dtype, int64_t detail,
+                                                   const std::vector<int64_t>& payload) {
+  std::vector<int64_t> frame(kFrameLength, 0), frames;
+  const int64_t header[kHeaderLength] = {static_cast<int64_t>(kind), elements, dtype, detail,
+                                         static_cast<int64_t>(sequence_++)};
+  std::copy_n(header, kHeaderLength, frame.begin());
+  std::copy(payload.begin(), payload.end(), frame.begin() + kHeaderLength);
+  run_gather_control(frame, frames);
+  for (int r = 1; r < size(); ++r) {
+    const int64_t* other = frames.data() + static_cast<size_t>(r) * kFrameLength;
+    if (std::equal(other, other + kHeaderLength, frames.data())) continue;
+    throw PeerError("ranks call different collectives: rank 0 calls " + describe(frames.data()) +
+                    ", rank " + std::to_string(r) + " calls " + describe(other) +
+                    "; every rank must call the same ones in the same order");
+  }
+  counters_[static_cast<size_t>(CollectiveKind::kControl)].bytes +=
+      static_cast<int64_t>(kFrameLength * sizeof(int64_t)) * (size() - 1);
+  return frames;
+}
+
+std::vector<int64_t> Communicator::gather_control(const std::vector<int64_t>& numbers) {
+  if (size() == 1) return numbers;
+  CollectiveCounters& counters = counters_[static_cast<size_t>(CollectiveKind::kControl)];
+  const double started = now_s();
+  const auto ranks = static_cast<size_t>(size());
+  std::vector<int64_t> all;
+  if (numbers.size() <= kFramePayload) {
+    const auto frames = exchange_frames(CollectiveKind::kControl,
+                                        static_cast<int64_t>(numbers.size()), 0, 0, numbers);
+    for (size_t r = 0; r < ranks; ++r) {
+      const auto begin =
+          frames.begin() + static_cast<std::ptrdiff_t>(r * kFrameLength + kHeaderLength);
+      all.insert(all.end(), begin, begin + static_cast<std::ptrdiff_t>(numbers.size()));
+    }
+  } else {
+    exchange_frames(CollectiveKind::kControl, static_cast<int64_t>(numbers.size()), 0, 0, {});
+    run_gather_control(numbers, all);
+    counters.bytes += static_cast<int64_t>(numbers.size() * sizeof(int64_t) * (ranks - 1));
+  }
+  counters.calls += 1;
+  counters.seconds += now_s() - started;
+  counters.exposed_seconds += now_s() - started;
+  return all;
+}
+
+std::vector<double> Communicator::gather_control(const std::vector<double>& numbers) {
+  std::vector<int64_t> bits;
+  bits.reserve(numbers.size());
+  for (double x : numbers) bits.push_back(std::bit_cast<int64_t>(x));
+  std::vector<double> all;
+  for (int64_t x : gather_control(bits)) all.push_back(std::bit_cast<double>(x));
+  return all;
+}
+
+void Communicator::barrier() {
+  gather_control(std::vector<int64_t>{});
+}
+
+int64_t Communicator::payload_bytes() const {
+  int64_t bytes = 0;
+  for (size_t kind = 0; kind < kNumCollectiveKinds; ++kind) {
+    if (static_cast<CollectiveKind>(kind) != CollectiveKind::kControl)
+      bytes += counters_[kind].bytes;
+  }
+  return bytes;
+}
+
+at::Tensor Communicator::take_scratch(const at::Tensor& like) {
+  for (size_t i = 0; i < scratch_.size(); ++i) {
+    if (scratch_[i].numel() != like.numel() || scratch_[i].scalar_type() != like.scalar_type())
+      continue;
+    at::Tensor found = std::move(scratch_[i]);
+    scratch_.erase(scratch_.begin() + static_cast<std::ptrdiff_t>(i));
+    return found;
+  }
+  return at::empty(like.sizes(), like.options());
+}
+
+void Communicator::give_scratch(at::Tensor scratch) {
+  constexpr size_t kKept = 4;
+  if (scratch_.size() == kKept) scratch_.erase(scratch_.begin());
+  scratch_.push_back(std::move(scratch));
+}
+
+std::unique_ptr<Communicator> make_single_communicator() {
+  return std::make_unique<SingleCommunicator>();
+}
+
+}  // namespace zerolab

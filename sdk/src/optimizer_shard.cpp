@@ -1,0 +1,55 @@
+#include "zerolab/optimizer_shard.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+namespace zerolab {
+
+void OptimizerShard::allocate(const FlatLayout& layout, int rank, const at::Tensor& flat,
+                              Optimizer& optimizer) {
+  optimizer_ = &optimizer;
+  flat_ = flat;
+  owned_ = layout.ranges(rank);
+  pieces_ = layout.pieces(rank);
+  names_ = optimizer.state_names();
+  const int64_t length = rank < 0 ? layout.length() : layout.shard_length();
+  for (size_t i = 0; i < names_.size(); ++i) states_.push_back(at::zeros({length}, flat.options()));
+  for (const FlatRange& range : owned_) {
+    OptimizerRange view;
+    view.parameters = flat_.narrow(0, range.offset, range.length);
+    for (const at::Tensor& state : states_)
+      view.states.push_back(state.narrow(0, range.owned_offset, range.length));
+    view.decay = range.decay;
+    ranges_.push_back(std::move(view));
+  }
+}
+
+void OptimizerShard::update(const std::function<at::Tensor(const FlatRange&)>& gradient,
+                            const UpdateStep& step) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < owned_.size(); ++i) ranges_[i].gradients = gradient(owned_[i]);
+  optimizer_->update(ranges_, step);
+}
+
+std::vector<StatePiece> OptimizerShard::pieces(const Parameters& parameters) const {
+  std::vector<StatePiece> result;
+  for (const FlatPiece& piece : pieces_) {
+    const ParameterInfo& info = parameters.info(piece.parameter);
+    const auto add = [&](const std::string& name, const at::Tensor& data) {
+      result.push_back({info.name, name, info.shape, piece.tensor_offset, piece.length, data});
+    };
+    add("parameter", flat_.narrow(0, piece.flat_offset, piece.length));
+    for (size_t s = 0; s < states_.size(); ++s) {
+      add(names_[s], states_[s].narrow(0, piece.owned_offset, piece.length));
+    }
+  }
+  return result;
+}
+
+int64_t OptimizerShard::bytes() const {
+  int64_t total = 0;
+  for (const at::Tensor& state : states_) total += static_cast<int64_t>(state.nbytes());
+  return total;
+}
+
+}  // namespace zerolab

@@ -1,0 +1,141 @@
+#include "zerolab/parameters.h"
+
+#include <utility>
+
+#include <ATen/TensorUtils.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "zerolab/error.h"
+#include "zerolab/random.h"
+
+namespace zerolab {
+namespace {
+
+class GradientHook : public torch::autograd::PostAccumulateGradHook {
+ public:
+  GradientHook(size_t index, std::shared_ptr<std::function<void(size_t)>> callback)
+      : index_(index), callback_(std::move(callback)) {}
+  void operator()(const torch::autograd::Variable& /*parameter*/) override { (*callback_)(index_); }
+
+ private:
+  size_t index_;
+  std::shared_ptr<std::function<void(size_t)>> callback_;
+};
+
+int64_t product(const std::vector<int64_t>& shape) {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  return n;
+}
+
+}  // namespace
+
+Parameters::Parameters() : unit_names_{"root"} {}
+Parameters::~Parameters() = default;
+
+int Parameters::begin_unit(std::string name) {
+  unit_names_.push_back(std::move(name));
+  current_unit_ = num_units() - 1;
+  return current_unit_;
+}
+
+void Parameters::end_unit() {
+  current_unit_ = 0;
+}
+
+at::Tensor Parameters::declare(std::string name, std::vector<int64_t> shape, Init init,
+                               ParameterTraits traits) {
+  if (find(name) >= 0) throw PluginError("the model declares parameter '" + name + "' twice");
+  ParameterInfo info;
+  info.name = std::move(name);
+  info.numel = product(shape);
+  info.init = init;
+  info.decay = traits.decay == ParameterTraits::Decay::kByDimension
+                   ? shape.size() >= 2
+                   : traits.decay == ParameterTraits::Decay::kYes;
+  info.requires_grad = traits.requires_grad;
+  info.unit = current_unit_;
+  // No memory yet: a tensor of the right shape over an empty storage, which bind() replaces.
+  at::Tensor tensor = at::empty({0}, at::TensorOptions().dtype(at::kFloat));
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
+  info.shape = std::move(shape);
+  tensor.set_requires_grad(info.requires_grad);
+  infos_.push_back(std::move(info));
+  tensors_.push_back(tensor);
+  return tensor;
+}
+
+void Parameters::alias(std::string_view name, std::string further_name) {
+  const int64_t index = find(name);
+  if (index < 0)
+    throw PluginError("the model ties '" + further_name + "' to '" + std::string(name) +
+                      "', which it has not declared");
+  if (find(further_name) >= 0)
+    throw PluginError("the model declares parameter '" + further_name + "' twice");
+  infos_[static_cast<size_t>(index)].aliases.push_back(std::move(further_name));
+}
+
+int64_t Parameters::find(std::string_view name) const {
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    if (infos_[i].name == name) return static_cast<int64_t>(i);
+    for (const std::string& further : infos_[i].aliases) {
+      if (further == name) return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
+}
+
+int64_t Parameters::total_numel(bool trainable_only) const {
+  int64_t total = 0;
+  for (const ParameterInfo& info : infos_) {
+    if (info.requires_grad || !trainable_only) total += info.numel;
+  }
+  return total;
+}
+
+void Parameters::bind(size_t index, const at::Tensor& flat, int64_t offset) {
+  const at::NoGradGuard no_grad;
+  tensors_[index].set_data(flat.narrow(0, offset, infos_[index].numel).view(infos_[index].shape));
+}
+
+void Parameters::initialize(size_t index, uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  const ParameterInfo& info = infos_[index];
+  at::Tensor values = tensors_[index].detach();
+  if (info.numel == 0) return;
+  switch (info.init.law) {
+    case Init::Law::kZeros:
+      values.zero_();
+      return;
+    case Init::Law::kOnes:
+      values.fill_(1);
+      return;
+    case Init::Law::kNormal:
+    case Init::Law::kUniform:
+      break;
+  }
+  // Drawn on the CPU in float32 whatever the device and dtype, so that all of them start from the
+  // same numbers.
+  at::Generator generator = make_generator(mix_key({seed, name_key(info.name)}));
+  at::Tensor draws = at::empty(info.shape, at::TensorOptions().dtype(at::kFloat));
+  if (info.init.law == Init::Law::kNormal) {
+    draws.normal_(info.init.a, info.init.b, generator);
+  } else {
+    draws.uniform_(info.init.a, info.init.b, generator);
+  }
+  values.copy_(draws);
+}
+
+void Parameters::on_gradient(std::function<void(size_t)> callback) {
+  auto shared = std::make_shared<std::function<void(size_t)>>(std::move(callback));
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (!infos_[i].requires_grad) continue;
+    torch::autograd::impl::set_post_acc_grad_hooks(tensors_[i],
+                                                   std::make_unique<GradientHook>(i, shared));
+  }
+}
+
+}  // namespace zerolab
