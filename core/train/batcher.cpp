@@ -1,0 +1,54 @@
+#include "train/batcher.h"
+
+#include <algorithm>
+#include <span>
+
+#include <ATen/ops/empty.h>
+
+#include "zerolab/random.h"
+
+namespace zerolab {
+namespace {
+
+int64_t count_targets(const at::Tensor& targets_BT) {
+  const int64_t* t = targets_BT.const_data_ptr<int64_t>();
+  return targets_BT.numel() - std::count(t, t + targets_BT.numel(), kIgnoredTarget);
+}
+
+}  // namespace
+
+Batcher::Batcher(const Data& data, const BatchConfig& config, uint64_t seed, int rank,
+                 int num_ranks)
+    : data_(data),
+      config_(config),
+      order_(data.size(Split::kTrain), mix_key({seed, name_key("sample order")})),
+      rank_(rank),
+      num_ranks_(num_ranks) {
+  const auto options = at::TensorOptions().dtype(at::kLong);
+  batch_.tokens = at::empty({config.micro_batch_size, config.sequence_length}, options);
+  batch_.targets = at::empty({config.micro_batch_size, config.sequence_length}, options);
+}
+
+void Batcher::fill(Split split, int64_t row, int64_t index) {
+  const auto length = static_cast<size_t>(config_.sequence_length);
+  const int64_t start = row * config_.sequence_length;
+  data_.sample(split, index, std::span(batch_.tokens.mutable_data_ptr<int64_t>() + start, length),
+               std::span(batch_.targets.mutable_data_ptr<int64_t>() + start, length));
+}
+
+const Batch& Batcher::train(int64_t step, int64_t micro) {
+  const int64_t size = config_.micro_batch_size;
+  const int64_t first = step * config_.total_batch_size + global_micro_batch(micro) * size;
+  for (int64_t i = 0; i < size; ++i) fill(Split::kTrain, i, order_.index(first + i));
+  batch_.num_targets = count_targets(batch_.targets);
+  return batch_;
+}
+
+Batch Batcher::validation(int64_t first, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) fill(Split::kValidation, i, first + i);
+  Batch batch{batch_.tokens.narrow(0, 0, count), batch_.targets.narrow(0, 0, count), 0};
+  batch.num_targets = count_targets(batch.targets);
+  return batch;
+}
+
+}  // namespace zerolab

@@ -1,0 +1,159 @@
+#include "train/progress.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace zerolab {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// About twenty lines a run, on round numbers.
+int64_t round_interval(int64_t steps) {
+  const double wanted = static_cast<double>(steps) / 20;
+  if (wanted <= 1) return 1;
+  const double power = std::pow(10, std::floor(std::log10(wanted)));
+  for (double factor : {1.0, 2.0, 5.0, 10.0}) {
+    if (factor * power >= wanted) return static_cast<int64_t>(factor * power);
+  }
+  return 1;
+}
+
+nlohmann::json number_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
+
+}  // namespace
+
+std::string format_bytes(double bytes) {
+  constexpr const char* kUnits[] = {"B", "KB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, kUnits[unit]);
+}
+
+std::string format_duration(double seconds) {
+  const auto s = static_cast<int64_t>(std::llround(seconds));
+  if (s >= 3600) return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
+  if (s >= 60) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  return fmt::format("{} s", s);
+}
+
+Progress::Progress(std::FILE* out, int64_t total_steps)
+    : out_(out),
+      terminal_(isatty(fileno(out)) != 0),
+      total_steps_(total_steps),
+      line_every_(round_interval(total_steps)),
+      started_(now_s()),
+      last_line_(started_) {}
+
+void Progress::print(const StepRecord& r) {
+  constexpr double kQuietSeconds = 10, kRefreshSeconds = 0.1;
+  const double now = now_s();
+  const bool evaluated = !std::isnan(r.val_loss), last = r.step == total_steps_;
+  const bool lasting = evaluated || last || r.skipped;  // stays on a terminal, too
+  const bool due =
+      terminal_ ? now - last_line_ >= kRefreshSeconds
+                : r.step == 1 || r.step % line_every_ == 0 || now - last_line_ >= kQuietSeconds;
+  if (!lasting && !due) return;
+  last_line_ = now;
+  const double left =
+      (now - started_) / static_cast<double>(r.step) * static_cast<double>(total_steps_ - r.step);
+  std::string line = fmt::format(
+      "step {:>{}}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {:.0f} tok/s  ETA {}  peak {}",
+      r.step, fmt::formatted_size("{}", total_steps_), total_steps_, r.loss, r.lr, r.grad_norm,
+      r.tokens_per_sec, format_duration(left),
+      format_bytes(static_cast<double>(r.peak_memory_bytes)));
+  if (evaluated) line += fmt::format("  val loss {:.4f}", r.val_loss);
+  if (r.skipped) line += "  skipped: a gradient was not finite";
+  if (terminal_) {
+    fmt::print(out_, "\r{}\x1b[K{}", line, lasting ? "\n" : "");
+  } else {
+    fmt::print(out_, "{}\n", line);
+  }
+  std::fflush(out_);
+}
+
+void print_header(std::FILE* out, const RunDescription& run, int64_t parameters, int64_t steps) {
+  fmt::print(out, "{}: {} parameters, {}, {} rank{} x {} thread{}, {} steps\n", run.name,
+             parameters, run.plugins, run.num_ranks, run.num_ranks == 1 ? "" : "s", run.threads,
+             run.threads == 1 ? "" : "s", steps);
+  std::fflush(out);
+}
+
+void print_summary(std::FILE* out, const RunDescription& run, const RunResult& r) {
+  const auto bytes = [](int64_t n) {
+    return fmt::format("{} ({} bytes)", format_bytes(static_cast<double>(n)), n);
+  };
+  fmt::print(out, "\nfinished {} steps in {}\n", r.last.step, format_duration(r.seconds));
+  fmt::print(out, "  final loss                     {:.4f}\n", r.last.loss);
+  if (!std::isnan(r.val_loss))
+    fmt::print(out, "  validation loss                {:.4f}\n", r.val_loss);
+  fmt::print(out, "  tokens per second              {:.0f}\n", r.tokens_per_sec);
+  if (r.skipped_steps > 0)
+    fmt::print(out, "  skipped steps                  {}\n", r.skipped_steps);
+  fmt::print(out, "  parameters per rank            {}\n", bytes(r.parameter_bytes));
+  fmt::print(out, "  gradients per rank             {}\n", bytes(r.gradient_bytes));
+  fmt::print(out, "  optimizer state per rank       {}\n", bytes(r.optimizer_bytes));
+  fmt::print(out, "  bytes moved per rank and step  {}\n", bytes(r.bytes_moved_per_step));
+  fmt::print(out, "  run folder                     {}\n", run.run_folder);
+  std::fflush(out);
+}
+
+std::string summary_json(const RunDescription& run, const RunResult& r) {
+  const nlohmann::json summary = {
+      {"name", run.name},
+      {"run_folder", run.run_folder},
+      {"ranks", run.num_ranks},
+      {"threads", run.threads},
+      {"steps", r.last.step},
+      {"seconds", r.seconds},
+      {"loss", number_or_null(r.last.loss)},
+      {"val_loss", number_or_null(r.val_loss)},
+      {"tokens_per_sec", r.tokens_per_sec},
+      {"skipped_steps", r.skipped_steps},
+      {"parameters", r.parameters},
+      {"parameter_bytes", r.parameter_bytes},
+      {"gradient_bytes", r.gradient_bytes},
+      {"optimizer_bytes", r.optimizer_bytes},
+      {"bucket_bytes", r.bucket_bytes},
+      {"bytes_moved_per_step", r.bytes_moved_per_step},
+      {"peak_memory_bytes", r.last.peak_memory_bytes},
+  };
+  return summary.dump(2);
+}
+
+const std::vector<std::string>& metric_columns() {
+  static const std::vector<std::string> kColumns = {
+      "step",         "loss",     "lr",      "grad_norm",  "tokens",      "tokens_per_sec",
+      "step_seconds", "val_loss", "skipped", "loss_scale", "bytes_moved", "peak_memory_bytes"};
+  return kColumns;
+}
+
+std::vector<double> metric_row(const StepRecord& r) {
+  const auto number = [](auto n) { return static_cast<double>(n); };
+  return {number(r.step),
+          r.loss,
+          r.lr,
+          r.grad_norm,
+          number(r.tokens),
+          r.tokens_per_sec,
+          r.step_seconds,
+          r.val_loss,
+          number(r.skipped),
+          r.loss_scale,
+          number(r.bytes_moved),
+          number(r.peak_memory_bytes)};
+}
+
+}  // namespace zerolab

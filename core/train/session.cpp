@@ -1,0 +1,156 @@
+#include "train/session.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include <malloc.h>
+
+#include <ATen/Parallel.h>
+
+#include "zerolab/error.h"
+
+#include "distributed/world.h"
+#include "store/run_folder.h"
+#include "train/progress.h"
+#include "train/trainer.h"
+
+namespace zerolab {
+namespace {
+
+/// Training frees and allocates the same large blocks every step. Keeping them in the heap instead
+/// of giving them back to the kernel saves a page fault for every 4 KiB of them.
+void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+int threads_per_rank(const Experiment& experiment, const RankEnvironment& environment) {
+  if (experiment.threads > 0) return static_cast<int>(experiment.threads);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) /
+                         std::max(1, environment.local_size));
+}
+
+TrainingPlugins make_plugins(PluginHost& host, const Experiment& experiment) {
+  return {host.create<Data>(experiment),      host.create<Model>(experiment),
+          host.create<Optimizer>(experiment), host.create<Scheduler>(experiment),
+          host.create<Precision>(experiment), host.create<Sharding>(experiment)};
+}
+
+std::string plugin_line(const Experiment& experiment) {
+  std::string line;
+  for (Kind kind : kKinds) line += (line.empty() ? "" : " ") + experiment.plugin(kind).name;
+  return line;
+}
+
+/// Rank 0: a row in the store and a line on the screen for each step.
+class Recorder : public TrainingObserver {
+ public:
+  Recorder(RunFolder& folder, std::FILE* out, int64_t steps)
+      : folder_(folder), progress_(out, steps) {
+    folder.open_metrics(metric_columns());
+  }
+  void on_step(const StepRecord& record) override {
+    folder_.append(metric_row(record));
+    progress_.print(record);
+  }
+
+ private:
+  RunFolder& folder_;
+  Progress progress_;
+};
+
+class SilentObserver : public TrainingObserver {
+ public:
+  void on_step(const StepRecord&) override {}
+};
+
+RunSummary store_summary(const RunResult& r) {
+  RunSummary summary;
+  summary.numbers = {{"steps", static_cast<double>(r.last.step)},
+                     {"seconds", r.seconds},
+                     {"final_loss", r.last.loss},
+                     {"val_loss", r.val_loss},
+                     {"tokens_per_sec", r.tokens_per_sec},
+                     {"skipped_steps", static_cast<double>(r.skipped_steps)},
+                     {"parameters", static_cast<double>(r.parameters)},
+                     {"parameter_bytes", static_cast<double>(r.parameter_bytes)},
+                     {"gradient_bytes", static_cast<double>(r.gradient_bytes)},
+                     {"optimizer_bytes", static_cast<double>(r.optimizer_bytes)},
+                     {"bucket_bytes", static_cast<double>(r.bucket_bytes)},
+                     {"bytes_moved_per_step", static_cast<double>(r.bytes_moved_per_step)},
+                     {"peak_memory_bytes", static_cast<double>(r.last.peak_memory_bytes)}};
+  summary.texts = {{"status", "finished"}};
+  return summary;
+}
+
+void run_as_rank_zero(const RunRequest& request, const Experiment& experiment, Trainer& trainer,
+                      RunDescription description) {
+  auto environment = collect_environment();
+  environment["ranks"] = std::to_string(description.num_ranks);
+  environment["threads_per_rank"] = std::to_string(description.threads);
+  const auto folder =
+      RunFolder::create(request.run_dir, experiment.name, experiment.resolved_toml, environment);
+  description.run_folder = folder->path().string();
+  std::FILE* out = request.json ? stderr : stdout;
+  print_header(out, description, trainer.parameters().total_numel(), experiment.steps);
+  Recorder recorder(*folder, out, experiment.steps);
+  const RunResult result = trainer.run(recorder);
+  folder->finish(store_summary(result));
+  print_summary(out, description, result);
+  if (request.json) std::printf("%s\n", summary_json(description, result).c_str());
+}
+
+void run_joined(const RunRequest& request, PluginHost& host, const Experiment& experiment,
+                World& world) {
+  const int threads = threads_per_rank(experiment, world.environment());
+  at::set_num_threads(threads);
+  TrainingPlugins plugins = make_plugins(host, experiment);
+  Communicator& ranks = world.communicator();
+  Trainer trainer(experiment, plugins, ranks);
+  if (ranks.rank() == 0) {
+    run_as_rank_zero(request, experiment, trainer,
+                     {experiment.name, "", plugin_line(experiment), ranks.size(), threads});
+  } else {
+    SilentObserver silent;
+    trainer.run(silent);
+  }
+}
+
+}  // namespace
+
+PluginSearch plugin_search(const RunRequest& request) {
+  PluginSearch search = request.search;
+  search.from_experiment =
+      ExperimentFile::load(request.experiment, request.overrides).plugin_path();
+  return search;
+}
+
+Experiment load_experiment(const RunRequest& request, PluginHost& host, int num_ranks) {
+  return ExperimentFile::load(request.experiment, request.overrides).resolve(host, num_ranks);
+}
+
+void run_rank(const RunRequest& request) {
+  keep_freed_memory();
+  const RankEnvironment environment = read_rank_environment();
+  PluginHost host(plugin_search(request));
+  const Experiment experiment = load_experiment(request, host, environment.size);
+  WorldOptions options;
+  options.check_collectives = experiment.check_collectives;
+  options.device = experiment.device;
+  const auto world = World::join(environment, options);
+  try {
+    run_joined(request, host, experiment, *world);
+  } catch (const Error& error) {
+    world->report_failure(static_cast<int>(error.exit_code()), error.what());
+    throw;
+  } catch (const std::exception& error) {
+    world->report_failure(static_cast<int>(ExitCode::kError), error.what());
+    throw;
+  }
+  world->leave();
+}
+
+}  // namespace zerolab

@@ -1,0 +1,197 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <sys/resource.h>
+
+#include <ATen/ops/full.h>
+
+#include "zerolab/error.h"
+#include "zerolab/random.h"
+
+#include "train/autocast_scope.h"
+#include "train/evaluation.h"
+
+namespace zerolab {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int64_t peak_memory_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communicator& world)
+    : experiment_(experiment),
+      plugins_(plugins),
+      world_(world),
+      policy_(plugins.precision->policy()),
+      nominal_tokens_(static_cast<double>(experiment.batch.total_batch_size *
+                                          experiment.batch.sequence_length)) {
+  plugins.data->open({experiment.batch.sequence_length, experiment.seed});
+  plugins.scheduler->open({experiment.steps});
+  plugins.model->declare(parameters_,
+                         {plugins.data->vocab_size(), experiment.batch.sequence_length});
+  if (policy_.parameter_dtype != at::kFloat || policy_.gradient_dtype != at::kFloat) {
+    throw PluginError("precision '" + experiment.plugin(Kind::kPrecision).name +
+                      "' keeps parameters or gradients in another dtype than float32, which this "
+                      "version does not support");
+  }
+  const ReduceEvery reduce_every =
+      experiment.batch.reduce_every == "step" ? ReduceEvery::kStep : ReduceEvery::kMicroBatch;
+  plugins.sharding->attach(
+      {parameters_, world, *plugins.optimizer, policy_, experiment.seed, reduce_every});
+  units_.set_listener(plugins.sharding.get());
+  batcher_ = std::make_unique<Batcher>(*plugins.data, experiment.batch, experiment.seed,
+                                       world.rank(), world.size());
+  backward_seed_ = at::full({}, 1, at::TensorOptions().dtype(at::kFloat));
+}
+
+Trainer::~Trainer() = default;
+
+RunResult Trainer::run(TrainingObserver& observer) {
+  const auto started = Clock::now();
+  std::vector<double> rates;
+  StepRecord record;
+  int64_t step_index = 0;
+  try {
+    for (; step_index < experiment_.steps; ++step_index) {
+      record = step(step_index);
+      rates.push_back(record.tokens_per_sec);
+      if (due(experiment_.evaluation.every, record.step)) record.val_loss = validate();
+      phase_ = "recording";
+      observer.on_step(record);
+    }
+  } catch (Error& error) {
+    throw error.in("step " + std::to_string(step_index + 1) + ", rank " +
+                   std::to_string(world_.rank()) + ", " + phase_);
+  } catch (const c10::Error& error) {
+    throw Error("step " + std::to_string(step_index + 1) + ", rank " +
+                std::to_string(world_.rank()) + ", " + phase_ + ": " +
+                error.what_without_backtrace());
+  }
+  return result(record, std::move(rates), seconds_since(started));
+}
+
+StepRecord Trainer::step(int64_t step) {
+  const auto started = Clock::now();
+  const int64_t bytes_before = world_.payload_bytes();
+  StepRecord record;
+  record.step = step + 1;
+  record.lr = plugins_.scheduler->lr(step);
+  record.loss_scale = plugins_.precision->loss_scale();
+  losses_.clear();
+  tokens_.clear();
+  for (int64_t micro = 0; micro < experiment_.batch.gradient_accumulation_steps; ++micro) {
+    micro_batch(step, micro, record.loss_scale);
+  }
+  phase_ = "gradient norm";
+  const StepSums sums = agree_on_sums();
+  record.loss = sums.loss / sums.tokens;
+  record.tokens = static_cast<int64_t>(sums.tokens);
+  const GradientNorm norm = plugins_.sharding->gradient_norm();
+  // Token weighting and loss scale are undone once, here, after the sum.
+  double multiplier = nominal_tokens_ / sums.tokens / record.loss_scale;
+  record.grad_norm = norm.norm * multiplier;
+  phase_ = "update";
+  if (norm.finite) {
+    if (experiment_.gradient_clipping > 0) {
+      multiplier *= std::min(1.0, experiment_.gradient_clipping / (record.grad_norm + 1e-6));
+    }
+    plugins_.sharding->update({record.lr, ++applied_updates_, multiplier});
+  } else {
+    plugins_.sharding->discard();
+    record.skipped = true;
+    ++skipped_steps_;
+  }
+  plugins_.precision->observe(norm.finite);
+  record.bytes_moved = world_.payload_bytes() - bytes_before;
+  record.peak_memory_bytes = peak_memory_bytes();
+  record.step_seconds = seconds_since(started);
+  record.tokens_per_sec = static_cast<double>(record.tokens) / record.step_seconds;
+  return record;
+}
+
+void Trainer::micro_batch(int64_t step, int64_t micro, double loss_scale) {
+  phase_ = "data";
+  const Batch& batch = batcher_->train(step, micro);
+  plugins_.sharding->begin_micro_batch(micro + 1 == experiment_.batch.gradient_accumulation_steps);
+  units_.begin(true, mix_key({experiment_.seed, name_key("dropout"), static_cast<uint64_t>(step),
+                              static_cast<uint64_t>(batcher_->global_micro_batch(micro))}));
+  phase_ = "forward";
+  at::Tensor loss;
+  {
+    const AutocastScope autocast(policy_.autocast_dtype);
+    loss = plugins_.model->loss(batch, units_);
+  }
+  phase_ = "backward";
+  backward_seed_.fill_(loss_scale / nominal_tokens_);
+  loss.backward(backward_seed_);
+  plugins_.sharding->end_micro_batch();
+  losses_.push_back(loss.item<double>());
+  tokens_.push_back(static_cast<double>(batch.num_targets));
+}
+
+/// Loss and targets over all ranks, added in the order of global micro-batches.
+Trainer::StepSums Trainer::agree_on_sums() {
+  std::vector<double> mine = losses_;
+  mine.insert(mine.end(), tokens_.begin(), tokens_.end());
+  const auto all = world_.gather_control(mine);
+  const size_t micros = losses_.size();
+  std::vector<double> losses, tokens;
+  for (size_t micro = 0; micro < micros; ++micro) {
+    for (size_t rank = 0; rank < static_cast<size_t>(world_.size()); ++rank) {
+      losses.push_back(all[rank * 2 * micros + micro]);
+      tokens.push_back(all[rank * 2 * micros + micros + micro]);
+    }
+  }
+  const StepSums sums{tree_sum(losses), tree_sum(tokens)};
+  if (sums.tokens == 0) throw Error("the data gave no target that counts in this step");
+  return sums;
+}
+
+double Trainer::validate() {
+  phase_ = "evaluation";
+  plugins_.sharding->synchronize();
+  return evaluate({*plugins_.model, *plugins_.data, units_, *batcher_, world_, policy_},
+                  experiment_.evaluation.num_samples, experiment_.batch.micro_batch_size);
+}
+
+bool Trainer::due(int64_t every, int64_t finished) const {
+  return finished == experiment_.steps || (every > 0 && finished % every == 0);
+}
+
+RunResult Trainer::result(const StepRecord& last, std::vector<double> rates, double seconds) const {
+  RunResult result;
+  result.last = last;
+  result.val_loss = last.val_loss;
+  result.seconds = seconds;
+  result.parameters = parameters_.total_numel();
+  result.skipped_steps = skipped_steps_;
+  const HeldBytes held = plugins_.sharding->held_bytes();
+  result.parameter_bytes = held.parameters;
+  result.gradient_bytes = held.gradients;
+  result.optimizer_bytes = held.optimizer;
+  result.bucket_bytes = held.buckets;
+  result.bytes_moved_per_step = last.bytes_moved;
+  // The first steps warm caches up.
+  rates.erase(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 10));
+  if (!rates.empty()) {
+    const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+    std::nth_element(rates.begin(), middle, rates.end());
+    result.tokens_per_sec = *middle;
+  }
+  return result;
+}
+
+}  // namespace zerolab
