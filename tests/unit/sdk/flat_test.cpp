@@ -1,0 +1,101 @@
+#include "zerolab/flat.h"
+
+#include <map>
+#include <set>
+
+#include <ATen/ops/ones.h>
+
+#include "catch.h"
+#include "test_parameters.h"
+
+using zerolab::FlatLayout;
+
+TEST_CASE("slots do not overlap, start aligned, and hold every trainable parameter") {
+  zerolab::Parameters p;
+  declare_awkward(p);
+  const FlatLayout layout(p, 3, 100);
+  CHECK(layout.slots().size() == 7);
+  int64_t end = 0;
+  for (const auto& slot : layout.slots()) {
+    CHECK(slot.offset % zerolab::kRangeAlignment == 0);
+    CHECK(slot.offset >= end);
+    end = slot.offset + slot.numel;
+  }
+  CHECK(end <= layout.length());
+}
+
+TEST_CASE("for any number of ranks, the ranks' ranges cover flat space once and are aligned") {
+  for (const int ranks : {1, 2, 3, 4, 7}) {
+    for (const int64_t bucket : {1, 100, 333, 100000}) {
+      zerolab::Parameters p;
+      declare_awkward(p);
+      const FlatLayout layout(p, ranks, bucket);
+      std::map<int64_t, int64_t> covered;
+      for (int r = 0; r < ranks; ++r) {
+        int64_t owned = 0;
+        for (const auto& range : layout.ranges(r)) {
+          CHECK(range.offset % zerolab::kRangeAlignment == 0);
+          CHECK(range.length % zerolab::kRangeAlignment == 0);
+          CHECK(range.owned_offset == owned);
+          owned += range.length;
+          covered[range.offset] = range.length;
+        }
+        CHECK(owned == layout.shard_length());
+      }
+      int64_t at = 0;
+      for (const auto& [offset, length] : covered) {
+        CHECK(offset == at);
+        at += length;
+      }
+      CHECK(at == layout.length());
+    }
+  }
+}
+
+TEST_CASE("pieces of all ranks cover every element of every trainable parameter once") {
+  for (const int ranks : {1, 2, 3, 4}) {
+    zerolab::Parameters p;
+    declare_awkward(p);
+    const FlatLayout layout(p, ranks, 96);
+    std::map<size_t, std::multiset<int64_t>> elements;
+    for (int r = 0; r < ranks; ++r) {
+      for (const auto& piece : layout.pieces(r)) {
+        for (int64_t i = 0; i < piece.length; ++i)
+          elements[piece.parameter].insert(piece.tensor_offset + i);
+      }
+    }
+    for (size_t i = 0; i < p.size(); ++i) {
+      const int64_t expected = p.info(i).requires_grad ? p.info(i).numel : 0;
+      const auto& seen = elements[i];
+      CHECK(static_cast<int64_t>(seen.size()) == expected);
+      CHECK(std::set<int64_t>(seen.begin(), seen.end()).size() == seen.size());
+    }
+  }
+}
+
+TEST_CASE("ranges know which elements decay") {
+  zerolab::Parameters p;
+  declare_awkward(p);
+  const FlatLayout layout(p, 2, 64);
+  const auto decays = [&](int64_t element) {
+    for (int r = 0; r < 2; ++r) {
+      for (const auto& range : layout.ranges(r)) {
+        if (element >= range.offset && element < range.offset + range.length) return range.decay;
+      }
+    }
+    throw std::runtime_error("not covered");
+  };
+  for (const auto& slot : layout.slots()) {
+    for (int64_t i = 0; i < slot.numel; ++i)
+      CHECK(decays(slot.offset + i) == p.info(slot.parameter).decay);
+  }
+}
+
+TEST_CASE("a model without trainable parameters has an empty layout") {
+  zerolab::Parameters p;
+  p.declare("frozen", {4}, zerolab::Init::ones(), {.requires_grad = false});
+  const FlatLayout layout(p, 2, 64);
+  CHECK(layout.length() == 0);
+  CHECK(layout.buckets().empty());
+  CHECK(layout.ranges(0).empty());
+}

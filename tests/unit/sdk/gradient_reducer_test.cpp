@@ -1,0 +1,117 @@
+#include "zerolab/gradient_reducer.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+
+#include "catch.h"
+#include "test_parameters.h"
+
+namespace {
+
+/// One backward whose gradient of parameter i is `factor` times the parameter's own index plus one.
+void backward(const zerolab::Parameters& p, double factor, const std::string& except = "") {
+  at::Tensor loss = at::zeros({});
+  for (size_t i = 0; i < p.size(); ++i) {
+    if (!p.info(i).requires_grad || p.info(i).name == except) continue;
+    loss = loss.add(p.tensor(i).sum(), factor * static_cast<double>(i + 1));
+  }
+  loss.backward();
+}
+
+struct Fixture {
+  zerolab::Parameters p;
+  std::unique_ptr<zerolab::Communicator> alone = zerolab::make_single_communicator();
+  std::optional<zerolab::FlatLayout> layout;
+  zerolab::FlatParameters flat;
+  Fixture() {
+    declare_awkward(p);
+    layout.emplace(p, 1, 64);
+    flat.allocate(p, *layout, 1);
+  }
+  /// Value of the reduced gradient of a parameter's first element; checks that the whole parameter
+  /// has it.
+  double value(const zerolab::GradientReducer& reducer, const std::string& name) {
+    double result = 0;
+    for (const auto& piece : layout->pieces(0)) {
+      if (p.info(piece.parameter).name != name) continue;
+      const size_t bucket = static_cast<size_t>(piece.flat_offset / layout->buckets()[0].length);
+      const auto data = reducer.gradients({bucket, piece.flat_offset, piece.length, 0, false});
+      result = data[0].item<double>();
+      CHECK(data.eq(result).all().item<bool>());
+    }
+    return result;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("gradients arrive in their slots and gaps stay zero") {
+  Fixture f;
+  zerolab::GradientReducer reducer(f.p, *f.layout, *f.alone, {});
+  reducer.begin_micro_batch(true);
+  backward(f.p, 1);
+  reducer.end_micro_batch();
+  double total = 0;
+  for (size_t i = 0; i < f.p.size(); ++i) {
+    if (!f.p.info(i).requires_grad || f.p.info(i).numel == 0) continue;
+    CHECK(f.value(reducer, f.p.info(i).name) == static_cast<double>(i + 1));
+    total += static_cast<double>((i + 1) * static_cast<size_t>(f.p.info(i).numel));
+    CHECK_FALSE(f.p.tensor(i).grad().defined());
+  }
+  double sum = 0;
+  for (size_t b = 0; b < f.layout->buckets().size(); ++b)
+    sum += reducer.full_bucket(b).sum().item<double>();
+  CHECK(sum == total);
+}
+
+TEST_CASE("an unused parameter has a zero gradient, also after a step in which it had one") {
+  for (const bool keep_full : {true, false}) {
+    Fixture f;
+    zerolab::GradientReducer reducer(f.p, *f.layout, *f.alone, {.keep_full = keep_full});
+    reducer.begin_micro_batch(true);
+    backward(f.p, 1);
+    reducer.end_micro_batch();
+    reducer.release();
+    reducer.begin_micro_batch(true);
+    backward(f.p, 1, "block.0.matrix");
+    reducer.end_micro_batch();
+    CHECK(f.value(reducer, "block.0.matrix") == 0);
+    CHECK(f.value(reducer, "block.0.bias") == 4);
+  }
+}
+
+TEST_CASE("micro-batches are added, reduced each or once") {
+  for (const auto every : {zerolab::ReduceEvery::kMicroBatch, zerolab::ReduceEvery::kStep}) {
+    for (const int64_t micros : {1, 2, 3, 5, 8}) {
+      Fixture f;
+      zerolab::GradientReducer reducer(f.p, *f.layout, *f.alone,
+                                       {.keep_full = true, .reduce_every = every});
+      for (int step = 0; step < 2; ++step) {
+        double expected = 0;
+        for (int64_t m = 0; m < micros; ++m) {
+          reducer.begin_micro_batch(m + 1 == micros);
+          backward(f.p, static_cast<double>(m + 1), m == 0 ? "block.0.bias" : "");
+          reducer.end_micro_batch();
+          expected += static_cast<double>(m + 1);
+        }
+        CHECK(f.value(reducer, "embedding") == expected);
+        CHECK(f.value(reducer, "block.0.bias") == 4 * (expected - 1));
+        reducer.release();
+      }
+    }
+  }
+}
+
+TEST_CASE("the norm is taken over the reduced gradients") {
+  Fixture f;
+  zerolab::GradientReducer reducer(f.p, *f.layout, *f.alone, {});
+  reducer.begin_micro_batch(true);
+  backward(f.p, 1);
+  reducer.end_micro_batch();
+  double squares = 0;
+  for (size_t i = 0; i < f.p.size(); ++i) {
+    if (f.p.info(i).requires_grad)
+      squares += static_cast<double>((i + 1) * (i + 1)) * static_cast<double>(f.p.info(i).numel);
+  }
+  CHECK(reducer.norm().norm == Approx(std::sqrt(squares)).epsilon(1e-12));
+}

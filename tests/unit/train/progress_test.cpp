@@ -1,0 +1,35 @@
+#include "train/progress.h"
+
+#include <cmath>
+
+#include "catch.h"
+
+TEST_CASE("bytes are printed in powers of 1024") {
+  CHECK(zerolab::format_bytes(0) == "0 B");
+  CHECK(zerolab::format_bytes(1023) == "1023 B");
+  CHECK(zerolab::format_bytes(1536) == "1.5 KB");
+  CHECK(zerolab::format_bytes(25.0 * 1024 * 1024) == "25.0 MB");
+}
+
+TEST_CASE("durations are printed in their two largest units") {
+  CHECK(zerolab::format_duration(12.4) == "12 s");
+  CHECK(zerolab::format_duration(200) == "3 min 20 s");
+  CHECK(zerolab::format_duration(3723) == "1 h 02 min");
+}
+
+TEST_CASE("a metrics row has a value for each column, in their order") {
+  zerolab::StepRecord record;
+  record.step = 3;
+  record.loss = 1.5;
+  record.skipped = true;
+  const auto row = zerolab::metric_row(record);
+  const auto& columns = zerolab::metric_columns();
+  REQUIRE(row.size() == columns.size());
+  CHECK(columns[0] == "step");
+  CHECK(row[0] == 3);
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (columns[i] == "loss") CHECK(row[i] == 1.5);
+    if (columns[i] == "skipped") CHECK(row[i] == 1);
+    if (columns[i] == "val_loss") CHECK(std::isnan(row[i]));
+  }
+}
