@@ -23,20 +23,23 @@ struct PluginChoice {
 
 struct BatchConfig {
   int64_t sequence_length = 0;
-  int64_t micro_batch_size = 0;             ///< sequences per rank and micro-batch
-  int64_t gradient_accumulation_steps = 1;  ///< micro-batches per step
-  int64_t total_batch_size = 0;             ///< sequences per step over all ranks
-  std::string reduce_every = "micro_batch"; ///< or "step"
+  int64_t micro_batch_size = 0;              ///< sequences per rank and micro-batch
+  int64_t gradient_accumulation_steps = 1;   ///< micro-batches per step
+  int64_t total_batch_size = 0;              ///< sequences per step over all ranks
+  std::string reduce_every = "micro_batch";  ///< or "step"
+  static void describe(Describe<BatchConfig>& d);
 };
 
 struct EvaluationConfig {
   int64_t every = 0;        ///< steps; 0: only at the end
   int64_t num_samples = 0;  ///< sequences of the validation split; 0: all of it
+  static void describe(Describe<EvaluationConfig>& d);
 };
 
 struct CheckpointConfig {
   int64_t every = 0;  ///< steps; 0: never
   int64_t keep_last = 2;
+  static void describe(Describe<CheckpointConfig>& d);
 };
 
 struct Experiment {
@@ -45,15 +48,15 @@ struct Experiment {
   int64_t steps = 0;
   double gradient_clipping = 0;  ///< 0: off
   std::string device = "cpu";
-  int64_t threads = 0;           ///< per rank; 0: cores / ranks on this machine
+  int64_t threads = 0;  ///< per rank; 0: cores / ranks on this machine
   bool check_collectives = true;
   BatchConfig batch;
   EvaluationConfig evaluation;
   CheckpointConfig checkpoint;
   std::array<PluginChoice, 6> plugins;  ///< indexed by Kind
 
-  std::filesystem::path file;           ///< the experiment file, absolute
-  std::string resolved_toml;            ///< every value, its origin in a comment; a valid experiment itself
+  std::filesystem::path file;  ///< the experiment file, absolute
+  std::string resolved_toml;   ///< every value, its origin in a comment; a valid experiment itself
   const PluginChoice& plugin(Kind kind) const { return plugins[static_cast<size_t>(kind)]; }
 };
 
@@ -61,26 +64,31 @@ struct Experiment {
 class PluginCatalogue {
  public:
   virtual ~PluginCatalogue() = default;
-  /// The options of a plugin; null if it is not installed. May load the library. Errors: PluginError if it is refused.
+  /// The options of a plugin; null if it is not installed. May load the library. Errors:
+  /// PluginError if it is refused.
   virtual const OptionSchema* schema(Kind kind, std::string_view name) = 0;
   /// Names installed for a kind, sorted; reads manifests only.
   virtual std::vector<std::string> names(Kind kind) = 0;
-  /// The sentence for a plugin that is not there: nearest id, directories searched, what was refused there and why.
+  /// The sentence for a plugin that is not there: nearest id, directories searched, what was
+  /// refused there and why.
   virtual std::string missing_message(Kind kind, std::string_view name) = 0;
 };
 
 /// A parsed experiment file with its bases (`extends`) and overrides, before plugins are looked up.
 class ExperimentFile {
  public:
-  /// `overrides`: "dotted.key=TOML value". Errors: ConfigError with file:line:col for syntax; a missing file; a cycle of `extends`.
-  static ExperimentFile load(const std::filesystem::path& file, const std::vector<std::string>& overrides);
+  /// `overrides`: "dotted.key=TOML value". Errors: ConfigError with file:line:col for syntax; a
+  /// missing file; a cycle of `extends`.
+  static ExperimentFile load(const std::filesystem::path& file,
+                             const std::vector<std::string>& overrides);
   ~ExperimentFile();
   ExperimentFile(ExperimentFile&&) noexcept;
 
   /// The experiment's own `plugin_path` entries, absolute; used only if the user trusts them.
   const std::vector<std::filesystem::path>& plugin_path() const;
   /// Checks everything against the installed plugins and completes it for `num_ranks`.
-  /// Errors: one ConfigError with all problems, a line each; PluginError if a plugin is missing or refused.
+  /// Errors: one ConfigError with all problems, a line each; PluginError if a plugin is missing or
+  /// refused.
   Experiment resolve(PluginCatalogue& catalogue, int num_ranks) const;
 
  private:

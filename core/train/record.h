@@ -14,7 +14,7 @@ struct StepRecord {
   double loss = 0;   ///< mean over all targets of the step, all ranks
   double lr = 0;
   double grad_norm = 0;  ///< before clipping
-  int64_t tokens = 0;    ///< counted targets of the step, all ranks
+  int64_t tokens = 0;    ///< counted targets since the start of the run, all ranks
   double tokens_per_sec = 0;
   double step_seconds = 0;  ///< without evaluation
   double val_loss = std::numeric_limits<double>::quiet_NaN();

@@ -119,38 +119,61 @@ void run_joined(const RunRequest& request, PluginHost& host, const Experiment& e
   }
 }
 
-}  // namespace
-
-PluginSearch plugin_search(const RunRequest& request) {
+PluginSearch search_for(const RunRequest& request, const ExperimentFile& file) {
   PluginSearch search = request.search;
-  search.from_experiment =
-      ExperimentFile::load(request.experiment, request.overrides).plugin_path();
+  search.from_experiment = file.plugin_path();
   return search;
 }
 
-Experiment load_experiment(const RunRequest& request, PluginHost& host, int num_ranks) {
-  return ExperimentFile::load(request.experiment, request.overrides).resolve(host, num_ranks);
-}
-
-void run_rank(const RunRequest& request) {
-  keep_freed_memory();
-  const RankEnvironment environment = read_rank_environment();
-  PluginHost host(plugin_search(request));
-  const Experiment experiment = load_experiment(request, host, environment.size);
+void train(const RunRequest& request, const RankEnvironment& environment,
+           std::unique_ptr<World>& world) {
+  const ExperimentFile file = ExperimentFile::load(request.experiment, request.overrides);
+  PluginHost host(search_for(request, file));
+  const Experiment experiment = file.resolve(host, environment.size);
   WorldOptions options;
   options.check_collectives = experiment.check_collectives;
   options.device = experiment.device;
-  const auto world = World::join(environment, options);
+  world = World::join(environment, options);
+  run_joined(request, host, experiment, *world);
+  world->leave();
+}
+
+/// Tells the other ranks and the launcher. True if the launcher prints it.
+bool report(World* world, const RankEnvironment& environment, int exit_code,
+            const std::string& message) {
+  if (world == nullptr) return report_failure_to_launcher(environment, exit_code, message);
+  world->report_failure(exit_code, message);
+  return environment.source == "zerolab";
+}
+
+}  // namespace
+
+void check_before_launch(const RunRequest& request, int num_ranks) {
+  const ExperimentFile file = ExperimentFile::load(request.experiment, request.overrides);
+  PluginHost host(search_for(request, file));
+  file.resolve(host, num_ranks);
+}
+
+int run_rank(const RunRequest& request, const RankEnvironment& environment) {
+  keep_freed_memory();
+  std::unique_ptr<World> world;
   try {
-    run_joined(request, host, experiment, *world);
+    train(request, environment, world);
   } catch (const Error& error) {
-    world->report_failure(static_cast<int>(error.exit_code()), error.what());
+    const int code = static_cast<int>(error.exit_code());
+    if (report(world.get(), environment, code, error.what())) return code;
+    // What broke the connection says more than that it broke.
+    const auto cause = world != nullptr && error.exit_code() == ExitCode::kPeer
+                           ? world->await_failure(1)
+                           : std::nullopt;
+    if (cause) throw PeerError(*cause);
     throw;
   } catch (const std::exception& error) {
-    world->report_failure(static_cast<int>(ExitCode::kError), error.what());
+    const int code = static_cast<int>(ExitCode::kError);
+    if (report(world.get(), environment, code, error.what())) return code;
     throw;
   }
-  world->leave();
+  return 0;
 }
 
 }  // namespace zerolab

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/world.h"
 #include "host/plugin_host.h"
 
 namespace zerolab {
@@ -17,14 +18,13 @@ struct RunRequest {
   bool json = false;  ///< the summary as JSON on standard output, progress on standard error
 };
 
-/// Checks the experiment for `num_ranks` without starting anything. Errors: ConfigError,
-/// PluginError.
-Experiment load_experiment(const RunRequest& request, PluginHost& host, int num_ranks);
+/// [local] Everything that can be checked before a process is started: the file, its options, its
+/// plugins. Errors: ConfigError, PluginError.
+void check_before_launch(const RunRequest& request, int num_ranks);
 
-/// Searches plugins as a request says, with the experiment's own paths.
-PluginSearch plugin_search(const RunRequest& request);
-
-/// Runs this process's rank; rank 0 prints and writes. Throws after telling the other ranks why.
-void run_rank(const RunRequest& request);
+/// [collective] Runs this process's rank; rank 0 prints and writes. Returns the exit code of a
+/// failure that the launcher prints (after telling it and the other ranks why); throws one that the
+/// caller has to print.
+int run_rank(const RunRequest& request, const RankEnvironment& environment);
 
 }  // namespace zerolab

@@ -98,7 +98,8 @@ StepRecord Trainer::step(int64_t step) {
   phase_ = "gradient norm";
   const StepSums sums = agree_on_sums();
   record.loss = sums.loss / sums.tokens;
-  record.tokens = static_cast<int64_t>(sums.tokens);
+  trained_tokens_ += static_cast<int64_t>(sums.tokens);
+  record.tokens = trained_tokens_;
   const GradientNorm norm = plugins_.sharding->gradient_norm();
   // Token weighting and loss scale are undone once, here, after the sum.
   double multiplier = nominal_tokens_ / sums.tokens / record.loss_scale;
@@ -118,7 +119,7 @@ StepRecord Trainer::step(int64_t step) {
   record.bytes_moved = world_.payload_bytes() - bytes_before;
   record.peak_memory_bytes = peak_memory_bytes();
   record.step_seconds = seconds_since(started);
-  record.tokens_per_sec = static_cast<double>(record.tokens) / record.step_seconds;
+  record.tokens_per_sec = sums.tokens / record.step_seconds;
   return record;
 }
 

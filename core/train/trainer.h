@@ -69,7 +69,7 @@ class Trainer {
   double nominal_tokens_;
   at::Tensor backward_seed_;
   std::vector<double> losses_, tokens_;  // per micro-batch of this step
-  int64_t applied_updates_ = 0, skipped_steps_ = 0;
+  int64_t applied_updates_ = 0, skipped_steps_ = 0, trained_tokens_ = 0;
   const char* phase_ = "set-up";
 };
 

@@ -2,8 +2,7 @@
 #
 # Builds the plugin library zerolab_<kind>_<name>.so from SOURCES (default: <name>.cpp): hidden visibility, one exported symbol,
 # everything resolved at link time, never unloaded. Target: zerolab_<kind>_<name>.
-# Output: ${ZEROLAB_PLUGIN_OUTPUT_DIR} if set, else the current binary folder.
-set(ZEROLAB_ADD_PLUGIN_DIR ${CMAKE_CURRENT_LIST_DIR})
+# Output: ${ZEROLAB_PLUGIN_OUTPUT_DIR} if set, else the current binary folder. Installed to ${ZEROLAB_PLUGIN_INSTALL_DIR} if set.
 
 function(zerolab_add_plugin id)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK_LIBRARIES" ${ARGN})
@@ -23,7 +22,7 @@ function(zerolab_add_plugin id)
   target_compile_definitions(${target} PRIVATE
     ZEROLAB_TORCH_BUILD_ID="${ZEROLAB_TORCH_BUILD_ID}" ZEROLAB_BUILD_TYPE="$<CONFIG>")
   target_link_options(${target} PRIVATE
-    LINKER:-z,defs LINKER:-z,nodelete LINKER:--version-script=${ZEROLAB_ADD_PLUGIN_DIR}/plugin_exports.map)
+    LINKER:-z,defs LINKER:-z,nodelete LINKER:--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plugin_exports.map)
   set(output ${ZEROLAB_PLUGIN_OUTPUT_DIR})
   if(NOT output)
     set(output ${CMAKE_CURRENT_BINARY_DIR})
@@ -32,4 +31,7 @@ function(zerolab_add_plugin id)
     PREFIX "" CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON
     LIBRARY_OUTPUT_DIRECTORY ${output}
     BUILD_RPATH "${ZEROLAB_TORCH_RPATH}" INSTALL_RPATH "$ORIGIN/../..;${ZEROLAB_TORCH_RPATH}")
+  if(ZEROLAB_PLUGIN_INSTALL_DIR)
+    install(TARGETS ${target} LIBRARY DESTINATION ${ZEROLAB_PLUGIN_INSTALL_DIR})
+  endif()
 endfunction()

@@ -49,9 +49,7 @@ GradientReducer::GradientReducer(Parameters& parameters, const FlatLayout& layou
   parameters.on_gradient([this](size_t parameter) { gradient_ready(parameter); });
 }
 
-GradientReducer::~GradientReducer() {
-  parameters_.on_gradient([](size_t) {});
-}
+GradientReducer::~GradientReducer() = default;
 
 void GradientReducer::begin_micro_batch(bool last) {
   last_ = last;

@@ -1,7 +1,7 @@
 // A constant learning rate after an optional linear warmup.
-// Formula: lr(s) = lr * (s + 1) / warmup_steps for s < warmup_steps, else lr.
+// Formula: lr(s) = lr * ((s + 1) / warmup_steps) for s < warmup_steps, else lr.
+// The quotient first: it is exactly 1 at the last warmup step, so that lr is reached exactly.
 
-#include "zerolab/error.h"
 #include "zerolab/plugin.h"
 #include "zerolab/scheduler.h"
 
@@ -14,14 +14,17 @@ class Constant : public zerolab::Scheduler {
     int64_t warmup_steps = 0;
     static void describe(zerolab::Describe<Options>& d) {
       d.field("lr", &Options::lr, "learning rate").above(0);
-      d.field("warmup_steps", &Options::warmup_steps, "linear warmup up to lr").unit("steps").at_least(0);
+      d.field("warmup_steps", &Options::warmup_steps, "linear warmup up to lr")
+          .unit("steps")
+          .at_least(0);
     }
   };
   explicit Constant(const Options& options) : options_(options) {}
   void open(const zerolab::SchedulerContext&) override {}
   double lr(int64_t step) const override {
     if (step >= options_.warmup_steps) return options_.lr;
-    return options_.lr * static_cast<double>(step + 1) / static_cast<double>(options_.warmup_steps);
+    return options_.lr *
+           (static_cast<double>(step + 1) / static_cast<double>(options_.warmup_steps));
   }
 
  private:
@@ -30,4 +33,5 @@ class Constant : public zerolab::Scheduler {
 
 }  // namespace
 
-ZEROLAB_PLUGIN(zerolab::entry<Constant>("scheduler/constant", "1.0.0", "constant learning rate after an optional linear warmup"));
+ZEROLAB_PLUGIN(zerolab::entry<Constant>("scheduler/constant", "1.0.0",
+                                        "constant learning rate after an optional linear warmup"));

@@ -42,7 +42,8 @@ struct ReducerTraits {
 
 class ZEROLAB_API GradientReducer {
  public:
-  /// Takes over the parameters' gradient callback. All references outlive this.
+  /// Takes over the parameters' gradient callback, which points here from then on: no backward
+  /// after the end of this. The layout and the communicator outlive it.
   GradientReducer(Parameters& parameters, const FlatLayout& layout, Communicator& world,
                   ReducerTraits traits);
   ~GradientReducer();
@@ -82,7 +83,7 @@ class ZEROLAB_API GradientReducer {
   void fold_micro_batch();
   at::Tensor take_sum();
 
-  Parameters& parameters_;
+  Parameters& parameters_;  // not touched by the destructor: they may be gone
   const FlatLayout& layout_;
   Communicator& world_;
   ReducerTraits traits_;

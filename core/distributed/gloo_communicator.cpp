@@ -1,0 +1,272 @@
+// The wheel holds Gloo but hides it behind this macro; without it the header is silently empty.
+#define USE_C10D_GLOO
+#include "distributed/gloo_communicator.h"
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "zerolab/error.h"
+
+#include "distributed/meeting.h"
+
+namespace zerolab {
+namespace {
+
+using c10d::ProcessGroupGloo;
+
+/// This machine's address on the way to `host`; empty if there is none but the loopback.
+std::string address_towards(const std::string& host, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
+  std::string address;
+  const int fd = ::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage local{};
+  socklen_t length = sizeof local;
+  auto* generic = reinterpret_cast<sockaddr*>(&local);
+  char text[NI_MAXHOST] = "";
+  // Connecting a datagram socket sends nothing; it only asks for the route.
+  if (fd >= 0 && ::connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+      ::getsockname(fd, generic, &length) == 0 &&
+      ::getnameinfo(generic, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
+    address = text;
+  }
+  if (fd >= 0) ::close(fd);
+  ::freeaddrinfo(found);
+  return address.starts_with("127.") || address == "::1" ? std::string() : address;
+}
+
+std::shared_ptr<gloo::transport::Device> make_device(const RankEnvironment& environment) {
+  if (environment.local_size == environment.size)
+    return ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+  if (!environment.interface.empty()) {
+    try {
+      return ProcessGroupGloo::createDeviceForInterface(environment.interface);
+    } catch (const std::exception&) {
+      throw ConfigError("ZEROLAB_INTERFACE (or GLOO_SOCKET_IFNAME) = \"" + environment.interface +
+                        "\" is not a network interface of this machine with an address: "
+                        "choose one that `ip address` lists");
+    }
+  }
+  const std::string address = address_towards(environment.address, environment.port);
+  // Rank 0 may know its own name as a loopback address; others must not be sent there.
+  return address.empty() ? ProcessGroupGloo::createDefaultDevice()
+                         : ProcessGroupGloo::createDeviceForHostname(address);
+}
+
+/// One c10d group, and what became of it.
+struct Group {
+  c10::intrusive_ptr<ProcessGroupGloo> ranks;
+  int rank = 0, size = 1;
+  double timeout_s = 0;
+  int tag = 0;  ///< of the latest exchange; the same on all ranks
+  std::shared_ptr<std::string>
+      failure;  ///< the first error, of data or of control; empty while all is well
+
+  void check() const {
+    if (!failure->empty()) throw PeerError(*failure);
+  }
+  void break_off(const std::string& reason) {
+    if (failure->empty()) *failure = reason;
+  }
+  int next_tag() { return tag = tag == INT32_MAX ? 0 : tag + 1; }
+
+  [[noreturn]] void fail(const std::exception& error, const char* operation,
+                         const std::string& peer) {
+    const std::string cause = plain_message(error);
+    const bool timed_out = cause.find("Timed out") != std::string::npos ||
+                           cause.find("timed out") != std::string::npos;
+    if (timed_out) {
+      break_off("waited longer than " + std::to_string(static_cast<int64_t>(timeout_s)) +
+                " s for " + peer + " in " + operation + ": that rank is stuck or far behind");
+    } else {
+      break_off("lost the connection to " + peer + " in " + operation + ": that rank has ended (" +
+                cause + ")");
+    }
+    throw PeerError(*failure);
+  }
+};
+
+std::shared_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store,
+                                  const std::string& name, const RankEnvironment& environment,
+                                  double timeout_s, std::shared_ptr<std::string> failure) {
+  auto options = ProcessGroupGloo::Options::create(
+      std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000)));
+  options->threads = 1;  // only broadcasts use it
+  auto group = std::make_shared<Group>();
+  group->rank = environment.rank;
+  group->size = environment.size;
+  group->timeout_s = timeout_s;
+  group->failure = std::move(failure);
+  try {
+    options->devices.push_back(make_device(environment));
+    group->ranks =
+        c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, store),
+                                              environment.rank, environment.size, options);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw PeerError("could not connect to the other ranks (" + plain_message(error) +
+                    "): if they run on other machines, name the network interface in "
+                    "ZEROLAB_INTERFACE");
+  }
+  return group;
+}
+
+/// Tensors on their way between this rank and its peers. Holds them until they have arrived.
+class Exchange : public Work {
+ public:
+  Exchange(std::shared_ptr<Group> group, const char* operation)
+      : group_(std::move(group)), operation_(operation) {
+    group_->check();
+    tag_ = group_->next_tag();
+  }
+  ~Exchange() override {
+    // Peers wait for what is dropped here, or have sent into memory that goes away now.
+    if (!waited_) group_->break_off(std::string(operation_) + " was given up before its end");
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  void receive(const at::Tensor& tensor, int peer) {
+    std::vector<at::Tensor> tensors{tensor};
+    start(peer, [&] { return group_->ranks->recv(tensors, peer, tag_); });
+  }
+  void send(const at::Tensor& tensor, int peer) {
+    std::vector<at::Tensor> tensors{tensor};
+    start(peer, [&] { return group_->ranks->send(tensors, peer, tag_); });
+  }
+  void wait() override {
+    waited_ = true;
+    group_->check();
+    for (auto& [peer, transfer] : transfers_)
+      guard(peer, [&, transfer = transfer] { transfer->wait(); });
+    transfers_.clear();
+  }
+
+ private:
+  template <class Start>
+  void start(int peer, const Start& start) {
+    guard(peer, [&] { transfers_.emplace_back(peer, start()); });
+  }
+  template <class Action>
+  void guard(int peer, const Action& action) try {
+    action();
+  } catch (const std::exception& error) {
+    group_->fail(error, operation_, "rank " + std::to_string(peer));
+  }
+
+  std::shared_ptr<Group> group_;
+  const char* operation_;
+  int tag_ = 0;
+  bool waited_ = false;
+  std::vector<std::pair<int, c10::intrusive_ptr<c10d::Work>>> transfers_;
+};
+
+/// out[r * S ...] = what rank r sends here; `piece(r)` is what rank r gets from here. Each rank
+/// starts with its right-hand neighbour, so that not all of them send to the same one first.
+template <class Piece>
+std::unique_ptr<Exchange> exchange(const std::shared_ptr<Group>& group, const char* operation,
+                                   const at::Tensor& out, const Piece& piece) {
+  const at::NoGradGuard no_grad;
+  auto work = std::make_unique<Exchange>(group, operation);
+  const int64_t length = out.numel() / group->size;
+  if (length == 0) return work;
+  const auto slot = [&](int r) { return out.narrow(0, r * length, length); };
+  for (int step = 1; step < group->size; ++step) {
+    const int peer = (group->rank + group->size - step) % group->size;
+    work->receive(slot(peer), peer);
+  }
+  for (int step = 1; step < group->size; ++step) {
+    const int peer = (group->rank + step) % group->size;
+    work->send(piece(peer), peer);
+  }
+  const at::Tensor own = slot(group->rank), mine = piece(group->rank);
+  if (own.const_data_ptr() != mine.const_data_ptr()) own.copy_(mine);
+  return work;
+}
+
+class GlooControlChannel : public ControlChannel {
+ public:
+  explicit GlooControlChannel(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+
+  void gather(const std::vector<int64_t>& numbers, std::vector<int64_t>& all) override {
+    all.resize(numbers.size() * static_cast<size_t>(group_->size));
+    // Exchanged in place: from_blob only reads `numbers`.
+    const auto length = static_cast<int64_t>(numbers.size());
+    const at::Tensor in = at::from_blob(const_cast<int64_t*>(numbers.data()), {length}, at::kLong);
+    const at::Tensor out = at::from_blob(all.data(), {static_cast<int64_t>(all.size())}, at::kLong);
+    exchange(group_, "a control exchange", out, [&](int) { return in; })->wait();
+  }
+
+ private:
+  std::shared_ptr<Group> group_;
+};
+
+class GlooCommunicator : public Communicator {
+ public:
+  GlooCommunicator(std::shared_ptr<Group> data, std::unique_ptr<ControlChannel> control)
+      : data_(std::move(data)), control_(std::move(control)) {}
+  int rank() const override { return data_->rank; }
+  int size() const override { return data_->size; }
+
+ protected:
+  std::unique_ptr<Work> start_all_to_all(const at::Tensor& out, const at::Tensor& in) override {
+    const int64_t length = in.numel() / size();
+    return exchange(data_, "all_to_all", out,
+                    [&](int r) { return in.narrow(0, r * length, length); });
+  }
+  std::unique_ptr<Work> start_all_gather(const at::Tensor& out, const at::Tensor& in) override {
+    return exchange(data_, "all_gather", out, [&](int) { return in; });
+  }
+  void run_broadcast(const at::Tensor& tensor, int root) override {
+    data_->check();
+    if (tensor.numel() == 0) return;
+    std::vector<at::Tensor> tensors{tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    try {
+      data_->ranks->broadcast(tensors, options)->wait();
+    } catch (const std::exception& error) {
+      data_->fail(error, "broadcast", "a rank");
+    }
+  }
+  void run_gather_control(const std::vector<int64_t>& numbers, std::vector<int64_t>& all) override {
+    data_->check();
+    control_->gather(numbers, all);
+  }
+
+ private:
+  std::shared_ptr<Group> data_;
+  std::unique_ptr<ControlChannel> control_;
+};
+
+}  // namespace
+
+std::unique_ptr<ControlChannel> make_control_channel(const c10::intrusive_ptr<c10d::Store>& store,
+                                                     const RankEnvironment& environment,
+                                                     double timeout_s) {
+  return std::make_unique<GlooControlChannel>(
+      make_group(store, "control", environment, timeout_s, std::make_shared<std::string>()));
+}
+
+std::unique_ptr<Communicator> make_gloo_communicator(const c10::intrusive_ptr<c10d::Store>& store,
+                                                     const RankEnvironment& environment,
+                                                     double timeout_s) {
+  auto failure = std::make_shared<std::string>();
+  auto control = make_group(store, "control", environment, timeout_s, failure);
+  auto data = make_group(store, "data", environment, timeout_s, failure);
+  return std::make_unique<GlooCommunicator>(
+      std::move(data), std::make_unique<GlooControlChannel>(std::move(control)));
+}
+
+}  // namespace zerolab

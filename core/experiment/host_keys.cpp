@@ -1,0 +1,178 @@
+#include "experiment/host_keys.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "experiment/option_check.h"
+
+namespace zerolab {
+namespace {
+
+struct DebugKeys {
+  bool check_collectives = true;
+  static void describe(Describe<DebugKeys>& d) {
+    d.field("check_collectives", &DebugKeys::check_collectives,
+            "compare every collective between ranks before it starts")
+        .keeps_results();
+  }
+};
+
+template <class Keys>
+const OptionSchema& schema_of() {
+  static const OptionSchema schema = Describe<Keys>::schema();
+  return schema;
+}
+
+template <class Keys>
+Keys read(const OptionValues& values) {
+  Keys keys;
+  schema_of<Keys>().assign(&keys, values);
+  return keys;
+}
+
+bool is_device(std::string_view device) {
+  constexpr std::string_view kPrefix = "cuda:";
+  if (device == "cpu" || device == "cuda") return true;
+  if (device.substr(0, kPrefix.size()) != kPrefix) return false;
+  const std::string_view number = device.substr(kPrefix.size());
+  return !number.empty() && number.size() <= 3 &&
+         number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+constexpr size_t kLongestName = 200;  // with a number behind it, still a file name everywhere
+
+}  // namespace
+
+void TopLevelKeys::describe(Describe<TopLevelKeys>& d) {
+  d.field("name", &TopLevelKeys::name,
+          "what runs are called, of [A-Za-z0-9._-]; the file's name without .toml if not given")
+      .keeps_results();
+  d.field("seed", &TopLevelKeys::seed, "of initial values, data order and dropout").at_least(0);
+  d.field("steps", &TopLevelKeys::steps, "optimizer steps of the run")
+      .unit("steps")
+      .at_least(1)
+      .required();
+  d.field("gradient_clipping", &TopLevelKeys::gradient_clipping,
+          "largest global gradient norm; 0: off")
+      .at_least(0);
+  d.field("device", &TopLevelKeys::device,
+          "\"cpu\", \"cuda\" (each rank takes the one of its local rank) or \"cuda:N\"");
+  d.field("threads", &TopLevelKeys::threads, "threads per rank; 0: cores / ranks on this machine")
+      .at_least(0);
+  d.field("extends", &TopLevelKeys::extends,
+          "a file or a list of files that this one builds on, later ones over earlier")
+      .path();
+  d.field("plugin_path", &TopLevelKeys::plugin_path,
+          "folders with plugins; used only if the user trusts the experiment's")
+      .path()
+      .keeps_results();
+}
+
+void BatchConfig::describe(Describe<BatchConfig>& d) {
+  d.field("sequence_length", &BatchConfig::sequence_length, "tokens of a sequence")
+      .unit("tokens")
+      .at_least(1)
+      .required();
+  d.field("micro_batch_size", &BatchConfig::micro_batch_size,
+          "sequences per rank and micro-batch; follows from the other two if not given")
+      .unit("sequences")
+      .at_least(1);
+  d.field("gradient_accumulation_steps", &BatchConfig::gradient_accumulation_steps,
+          "micro-batches per step; follows from the other two if both are given")
+      .at_least(1);
+  d.field("total_batch_size", &BatchConfig::total_batch_size,
+          "sequences per step over all ranks; follows from the other two if not given")
+      .unit("sequences")
+      .at_least(1);
+  d.field("reduce_every", &BatchConfig::reduce_every,
+          "when gradients are summed over ranks; \"step\" moves less under accumulation, in "
+          "another order of addition")
+      .one_of({"micro_batch", "step"});
+}
+
+void EvaluationConfig::describe(Describe<EvaluationConfig>& d) {
+  d.field("every", &EvaluationConfig::every, "steps between evaluations; 0: only at the end")
+      .unit("steps")
+      .at_least(0)
+      .keeps_results();
+  d.field("num_samples", &EvaluationConfig::num_samples,
+          "sequences of the validation split; 0: all of it")
+      .unit("sequences")
+      .at_least(0)
+      .keeps_results();
+}
+
+void CheckpointConfig::describe(Describe<CheckpointConfig>& d) {
+  d.field("every", &CheckpointConfig::every, "steps between checkpoints; 0: never")
+      .unit("steps")
+      .at_least(0)
+      .keeps_results();
+  d.field("keep_last", &CheckpointConfig::keep_last, "newest checkpoints that are kept")
+      .at_least(1)
+      .keeps_results();
+}
+
+void TopLevelKeys::check(Problems& problems) const {
+  if (std::string wrong = check_name(name); !wrong.empty()) problems.add("name", std::move(wrong));
+  if (!is_device(device)) {
+    problems.add("device", "must be \"cpu\", \"cuda\" or \"cuda:N\" with a device number N, is " +
+                               to_toml(device) + "; default \"cpu\"");
+  }
+}
+
+std::string check_name(std::string_view name) {
+  const bool suits = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  });
+  if (!suits) {
+    return "must be made of letters, digits, '.', '_' and '-', is " + to_toml(std::string(name));
+  }
+  if (name.size() > kLongestName) {
+    return "must have at most " + std::to_string(kLongestName) + " characters, has " +
+           std::to_string(name.size());
+  }
+  return {};
+}
+
+const std::vector<HostTable>& host_tables() {
+  static const std::vector<HostTable> tables = {{"", schema_of<TopLevelKeys>()},
+                                                {"batch", schema_of<BatchConfig>()},
+                                                {"evaluation", schema_of<EvaluationConfig>()},
+                                                {"checkpoint", schema_of<CheckpointConfig>()},
+                                                {"debug", schema_of<DebugKeys>()}};
+  return tables;
+}
+
+void assign_host_table(std::string_view table, const OptionValues& values, Experiment& experiment) {
+  if (table.empty()) {
+    const auto keys = read<TopLevelKeys>(values);
+    experiment.name = keys.name;
+    experiment.seed = static_cast<uint64_t>(keys.seed);
+    experiment.steps = keys.steps;
+    experiment.gradient_clipping = keys.gradient_clipping;
+    experiment.device = keys.device;
+    experiment.threads = keys.threads;
+  } else if (table == "batch") {
+    experiment.batch = read<BatchConfig>(values);
+  } else if (table == "evaluation") {
+    experiment.evaluation = read<EvaluationConfig>(values);
+  } else if (table == "checkpoint") {
+    experiment.checkpoint = read<CheckpointConfig>(values);
+  } else if (table == "debug") {
+    experiment.check_collectives = read<DebugKeys>(values).check_collectives;
+  }
+}
+
+std::string describe_host_keys() {
+  std::string text;
+  for (const HostTable& table : host_tables()) {
+    if (!table.name.empty()) text += "\n[" + table.name + "]\n";
+    for (const OptionField& field : table.schema.fields()) {
+      text += field.name + "  # " + field.doc + " (" + describe_field(field) + ")\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace zerolab

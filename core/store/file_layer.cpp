@@ -1,0 +1,95 @@
+#include "store/file_layer.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "zerolab/error.h"
+
+namespace zerolab {
+
+FileLayer::~FileLayer() = default;
+
+int FileLayer::make_directory(const std::filesystem::path& path) {
+  return ::mkdir(path.c_str(), 0777);
+}
+
+int FileLayer::create(const std::filesystem::path& path) {
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+}
+
+ssize_t FileLayer::write(int descriptor, const char* data, size_t size) {
+  return ::write(descriptor, data, size);
+}
+
+int FileLayer::sync(int descriptor) {
+  return ::fsync(descriptor);
+}
+
+int FileLayer::rename(const std::filesystem::path& from, const std::filesystem::path& to) {
+  return ::rename(from.c_str(), to.c_str());
+}
+
+FileLayer& real_files() {
+  static FileLayer files;
+  return files;
+}
+
+std::string errno_text(int error) {
+  return std::generic_category().message(error);
+}
+
+int write_all(FileLayer& files, int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = files.write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    if (written == 0) return EIO;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+namespace {
+
+int write_partial(FileLayer& files, const std::filesystem::path& partial, std::string_view text) {
+  ::unlink(partial.c_str());  // of a process that was killed here
+  const int descriptor = files.create(partial);
+  if (descriptor < 0) return errno;
+  int error = write_all(files, descriptor, text);
+  if (error == 0 && files.sync(descriptor) != 0) error = errno;
+  if (::close(descriptor) != 0 && error == 0) error = errno;
+  return error;
+}
+
+/// Makes the names in a folder durable. Some file systems cannot and say so with EINVAL; nothing
+/// more can be done there.
+int sync_folder(FileLayer& files, const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return errno;
+  const int error = files.sync(descriptor) != 0 && errno != EINVAL ? errno : 0;
+  ::close(descriptor);
+  return error;
+}
+
+}  // namespace
+
+void write_file(FileLayer& files, const std::filesystem::path& path, std::string_view text) {
+  std::filesystem::path partial = path;
+  partial += ".partial";
+  int error = write_partial(files, partial, text);
+  if (error == 0 && files.rename(partial, path) != 0) error = errno;
+  if (error == 0) {
+    error = sync_folder(files, path.parent_path());
+  } else {
+    ::unlink(partial.c_str());
+  }
+  if (error != 0)
+    throw StoreError(path.string() + ": cannot be written: " + errno_text(error) + ".");
+}
+
+}  // namespace zerolab

@@ -1,0 +1,40 @@
+#pragma once
+// The system calls that write a run's plain files, behind one interface, so that a test can make
+// any of them fail; and whole files written so that a reader sees all of one or nothing.
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <sys/types.h>
+
+namespace zerolab {
+
+/// Each function does what the system call of its name does: -1 and errno when it fails.
+class FileLayer {
+ public:
+  virtual ~FileLayer();
+  /// mkdir: fails if anything of that name exists.
+  virtual int make_directory(const std::filesystem::path& path);
+  /// open for appending; fails if anything of that name exists. Returns a descriptor.
+  virtual int create(const std::filesystem::path& path);
+  virtual ssize_t write(int descriptor, const char* data, size_t size);
+  virtual int sync(int descriptor);
+  virtual int rename(const std::filesystem::path& from, const std::filesystem::path& to);
+};
+
+/// The layer that writes to the disk.
+FileLayer& real_files();
+
+/// The system's words for an errno value.
+std::string errno_text(int error);
+
+/// Writes all of `text`. Returns 0, or the errno of the call that failed.
+[[nodiscard]] int write_all(FileLayer& files, int descriptor, std::string_view text);
+
+/// Puts `text` at `path`: partial name, fsync, rename, fsync of the folder. Errors: StoreError with
+/// path and reason; then the partial file is gone and what was at `path` before is untouched.
+void write_file(FileLayer& files, const std::filesystem::path& path, std::string_view text);
+
+}  // namespace zerolab

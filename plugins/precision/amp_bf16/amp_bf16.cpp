@@ -1,0 +1,25 @@
+// Parameters and gradients in float32; matrix products in bfloat16 through autocast. bfloat16 has
+// float32's exponent, so the loss needs no scaling. Source: Kalamkar et al., "A Study of BFLOAT16
+// for Deep Learning Training", arXiv 1905.12322.
+
+#include "zerolab/plugin.h"
+#include "zerolab/precision.h"
+
+namespace {
+
+class AmpBf16 : public zerolab::Precision {
+ public:
+  using Options = zerolab::NoOptions;
+  explicit AmpBf16(const Options&) {}
+  zerolab::PrecisionPolicy policy() const override {
+    return {.parameter_dtype = at::kFloat,
+            .gradient_dtype = at::kFloat,
+            .autocast_dtype = at::kBFloat16};
+  }
+};
+
+}  // namespace
+
+ZEROLAB_PLUGIN(zerolab::entry<AmpBf16>(
+    "precision/amp_bf16", "1.0.0", "float32 parameters and gradients, compute autocast to bfloat16",
+    "https://arxiv.org/abs/1905.12322"));

@@ -1,0 +1,70 @@
+// Each rank owns one slice of every bucket: it updates that slice and sends it to the others.
+// Optimizer states exist once over all ranks; parameters and gradients are whole on each. The
+// contract is in zerolab/sharding.h.
+
+#include "zerolab/sharding.h"
+
+#include <optional>
+
+#include "zerolab/flat.h"
+#include "zerolab/gradient_reducer.h"
+#include "zerolab/optimizer_shard.h"
+#include "zerolab/plugin.h"
+
+namespace {
+
+class MySharding : public zerolab::Sharding {
+ public:
+  struct Options {
+    int64_t bucket_size = 1 << 20;
+    static void describe(zerolab::Describe<Options>& d) {
+      d.field("bucket_size", &Options::bucket_size, "gradients reduced in one collective")
+          .unit("elements")
+          .size()
+          .at_least(1)
+          .keeps_results();
+    }
+  };
+  explicit MySharding(const Options& options) : options_(options) {}
+
+  void attach(const zerolab::ShardingContext& context) override {
+    parameters_ = &context.parameters;
+    world_ = &context.world;
+    layout_.emplace(context.parameters, world_->size(), options_.bucket_size);
+    flat_.allocate(context.parameters, *layout_, context.seed);
+    const zerolab::ReducerTraits traits{.keep_full = true, .reduce_every = context.reduce_every};
+    reducer_.emplace(context.parameters, *layout_, *world_, traits);
+    optimizer_.allocate(*layout_, world_->rank(), flat_.flat(), context.optimizer);
+  }
+  void begin_micro_batch(bool last) override { reducer_->begin_micro_batch(last); }
+  void end_micro_batch() override { reducer_->end_micro_batch(); }
+  zerolab::GradientNorm gradient_norm() override { return reducer_->norm(); }
+  void update(const zerolab::UpdateStep& step) override {
+    optimizer_.update([this](const auto& range) { return reducer_->gradients(range); }, step);
+    flat_.publish(*layout_, *world_);
+    reducer_->release();
+  }
+  void discard() override { reducer_->release(); }
+
+  std::vector<zerolab::StatePiece> state() override { return optimizer_.pieces(*parameters_); }
+  zerolab::HeldBytes held_bytes() const override {
+    return {.parameters = flat_.bytes(),
+            .gradients = reducer_->gradient_bytes(),
+            .optimizer = optimizer_.bytes(),
+            .buckets = reducer_->bucket_bytes()};
+  }
+
+ private:
+  Options options_;
+  zerolab::Parameters* parameters_ = nullptr;
+  zerolab::Communicator* world_ = nullptr;
+  std::optional<zerolab::FlatLayout> layout_;
+  zerolab::FlatParameters flat_;
+  zerolab::OptimizerShard optimizer_;
+  std::optional<zerolab::GradientReducer> reducer_;
+};
+
+}  // namespace
+
+ZEROLAB_PLUGIN(zerolab::entry<MySharding>("sharding/my_sharding", "0.1.0",
+                                          "each rank updates its slices and sends them"));

@@ -1,0 +1,40 @@
+#pragma once
+// A model that has every awkward kind of parameter: tied, frozen, unused, used twice, tiny (fewer
+// elements than ranks), odd-sized, zero-size, decayed and not; and a made-up text for it.
+
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+#include "zerolab/data.h"
+#include "zerolab/model.h"
+
+class AwkwardModel : public zerolab::Model {
+ public:
+  void declare(zerolab::Parameters& parameters, const zerolab::ModelContext& context) override;
+  at::Tensor loss(const zerolab::Batch& batch, zerolab::Units& units) override;
+  at::Tensor logits(const at::Tensor& tokens_BT, zerolab::Units& units) override;
+
+ private:
+  at::Tensor embedding_, final_norm_, final_bias_, twice_, temperature_, unused_;
+  struct Block {
+    int unit = 0;
+    at::Tensor norm, in, bias, frozen, out;
+  };
+  std::vector<Block> blocks_;
+};
+
+/// Sequences that count upwards with a step of their own; every fifth target is not counted, and
+/// the last sequence counts little.
+class CountingData : public zerolab::Data {
+ public:
+  static constexpr int64_t kVocabulary = 13;
+  void open(const zerolab::DataContext& context) override { length_ = context.sequence_length; }
+  int64_t vocab_size() const override { return kVocabulary; }
+  int64_t size(zerolab::Split) const override { return 37; }
+  void sample(zerolab::Split split, int64_t index, std::span<int64_t> tokens,
+              std::span<int64_t> targets) const override;
+
+ private:
+  int64_t length_ = 0;
+};

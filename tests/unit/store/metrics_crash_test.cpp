@@ -1,0 +1,187 @@
+// metrics.h5 and the journal when the process dies: at any write of HDF5's to the disk, and at any
+// moment.
+//
+// This program's own pwrite and ftruncate stand before the C library's, so a child can be killed
+// before its n-th write.
+
+#include <atomic>
+#include <cmath>
+#include <new>
+#include <random>
+#include <thread>
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "catch.h"
+#include "scratch.h"
+#include "store/metrics_contents.h"
+#include "store/run_folder.h"
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<int64_t> writes_seen{0};
+std::atomic<int64_t> deadly_write{0};  // 0: none
+
+void one_more_write() {
+  if (counting && ++writes_seen == deadly_write) kill(getpid(), SIGKILL);
+}
+
+}  // namespace
+
+#define INTERPOSED extern "C" __attribute__((visibility("default")))
+
+// HDF5 may have been built to call either spelling of each.
+INTERPOSED ssize_t pwrite(int fd, const void* data, size_t size, off_t offset) {
+  static const auto real =
+      reinterpret_cast<ssize_t (*)(int, const void*, size_t, off_t)>(dlsym(RTLD_NEXT, "pwrite"));
+  one_more_write();
+  return real(fd, data, size, offset);
+}
+
+INTERPOSED ssize_t pwrite64(int fd, const void* data, size_t size, off64_t offset) {
+  return pwrite(fd, data, size, offset);
+}
+
+INTERPOSED int ftruncate(int fd, off_t length) noexcept {
+  static const auto real = reinterpret_cast<int (*)(int, off_t)>(dlsym(RTLD_NEXT, "ftruncate"));
+  one_more_write();
+  return real(fd, length);
+}
+
+INTERPOSED int ftruncate64(int fd, off64_t length) noexcept {
+  return ftruncate(fd, length);
+}
+
+namespace zerolab {
+namespace {
+
+const std::vector<std::string> kColumns = {"step", "loss", "lr", "grad_norm", "tokens", "val_loss"};
+const double kNone = std::nan("");
+
+MetricsRow row_of(int64_t step) {
+  const double s = static_cast<double>(step);
+  return {s, 1 / s, 1e-3 * s, std::sqrt(s), 4096 * s, step % 10 == 0 ? 2 / s : kNone};
+}
+
+bool same_bits_or_both_nan(const MetricsRow& a, const MetricsRow& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
+/// Memory that a child shares with the test: how far it came.
+struct Progress {
+  std::atomic<int64_t> rows{0}, writes{0};
+};
+
+class SharedProgress {
+ public:
+  SharedProgress()
+      : at_(new (mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                      -1, 0)) Progress) {}
+  ~SharedProgress() { munmap(at_, sizeof(Progress)); }
+  Progress* operator->() { return at_; }
+
+ private:
+  Progress* at_;
+};
+
+/// A run of `num_rows` rows in ./run, to its end. Writes are counted from before row
+/// `first_counted` on (0: from the start).
+void write_run(SharedProgress& progress, int64_t num_rows, int64_t first_counted) {
+  counting = first_counted == 0;
+  auto run = RunFolder::create("run", "", "name = \"crash\"\n", {{"host", "here"}});
+  run->open_metrics(kColumns);
+  for (int64_t step = 1; step <= num_rows; ++step) {
+    if (step == first_counted) counting = true;
+    run->append(row_of(step));
+    progress->rows = step;
+  }
+  run->finish({{{"final_loss", 0.5}}, {{"device", "cpu"}}});
+  progress->writes = writes_seen.load();
+}
+
+/// Every row that append() returned for is there, in order and unharmed; one more may be.
+void require_rows_survived(int64_t acknowledged) {
+  const std::filesystem::path file = "run/metrics.h5";
+  if (!std::filesystem::exists(file)) {
+    REQUIRE(acknowledged == 0);
+    return;
+  }
+  const MetricsContents contents = read_metrics(file);
+  REQUIRE(contents.config == "name = \"crash\"\n");
+  const std::vector<MetricsRow>& rows = contents.segments.at(0).rows;
+  const auto found = static_cast<int64_t>(rows.size());
+  REQUIRE(found >= acknowledged);
+  REQUIRE(found <= acknowledged + 1);
+  for (int64_t step = 1; step <= found; ++step) {
+    if (!same_bits_or_both_nan(rows[static_cast<size_t>(step - 1)], row_of(step)))
+      FAIL("row " << step << " is damaged");
+  }
+  const std::string journal = read_file("run/metrics.jsonl");
+  REQUIRE(std::count(journal.begin(), journal.end(), '\n') >= found);
+}
+
+/// Kills a run before each of its counted writes in turn, and looks at what is left.
+void kill_at_every_write(int64_t num_rows, int64_t first_counted) {
+  int64_t total = 0;
+  {
+    const ScratchFolder folder;
+    SharedProgress progress;
+    REQUIRE(run_in_child([&] { write_run(progress, num_rows, first_counted); }).code == 0);
+    total = progress->writes;
+    REQUIRE(total > 3);
+  }
+  for (int64_t deadly = 1; deadly <= total; ++deadly) {
+    const ScratchFolder folder;
+    SharedProgress progress;
+    const ChildResult child = run_in_child([&] {
+      deadly_write = deadly;
+      write_run(progress, num_rows, first_counted);
+    });
+    CAPTURE(deadly, total, progress->rows.load());
+    REQUIRE(child.code == -SIGKILL);
+    require_rows_survived(progress->rows);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a run killed before any single write keeps every row that was acknowledged") {
+  kill_at_every_write(40, 0);
+}
+
+TEST_CASE("so does a run killed while its full metrics file makes room for more") {
+  kill_at_every_write(1027, 1023);
+}
+
+TEST_CASE("a run killed at any moment keeps every row that was acknowledged") {
+  std::mt19937 random(20240229);
+  for (int repetition = 0; repetition < 25; ++repetition) {
+    const ScratchFolder folder;
+    SharedProgress progress;
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      write_run(progress, 1000000, 0);
+      _exit(0);
+    }
+    // Not a fixed time: some rows, and then a part of one.
+    const auto enough = std::uniform_int_distribution<int64_t>(0, 400)(random);
+    while (progress->rows < enough) std::this_thread::yield();
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(std::uniform_int_distribution<int>(0, 200)(random)));
+    kill(child, SIGKILL);
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+    CAPTURE(repetition, progress->rows.load());
+    require_rows_survived(progress->rows);
+  }
+}
+
+}  // namespace zerolab
