@@ -40,6 +40,21 @@ void copy_unless_same(const at::Tensor& out, const at::Tensor& in) {
   if (out.const_data_ptr() != in.const_data_ptr()) out.copy_(in);
 }
 
+/// `out` and `in` as a collective wants them: 1-D, contiguous, of one dtype, `out` being in's
+/// length * up / down.
+void check_shapes(CollectiveKind kind, const at::Tensor& out, const at::Tensor& in, int64_t up,
+                  int64_t down) {
+  const auto plain = [](const at::Tensor& t) { return t.dim() == 1 && t.is_contiguous(); };
+  const bool fits = plain(out) && plain(in) && out.scalar_type() == in.scalar_type() &&
+                    in.numel() % down == 0 && out.numel() == in.numel() / down * up;
+  if (fits) return;
+  throw PluginError(
+      std::string(collective_name(kind)) + " was given " + std::to_string(in.numel()) +
+      " elements for " + std::to_string(out.numel()) + " (" + std::to_string(std::max(up, down)) +
+      " ranks); tensors must be 1-D, contiguous, of one dtype and of the lengths that "
+      "zerolab/communicator.h states");
+}
+
 class SingleCommunicator : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -131,6 +146,7 @@ std::unique_ptr<Work> Communicator::counted(CollectiveKind kind, int64_t bytes,
 }
 
 std::unique_ptr<Work> Communicator::reduce_scatter(const at::Tensor& out, const at::Tensor& in) {
+  check_shapes(CollectiveKind::kReduceScatter, out, in, 1, size());
   if (size() == 1) {
     copy_unless_same(out, in);
     return std::make_unique<FinishedWork>();
@@ -147,6 +163,7 @@ std::unique_ptr<Work> Communicator::reduce_scatter(const at::Tensor& out, const 
 }
 
 std::unique_ptr<Work> Communicator::all_gather(const at::Tensor& out, const at::Tensor& in) {
+  check_shapes(CollectiveKind::kAllGather, out, in, size(), 1);
   if (size() == 1) {
     copy_unless_same(out, in);
     return std::make_unique<FinishedWork>();
@@ -158,6 +175,7 @@ std::unique_ptr<Work> Communicator::all_gather(const at::Tensor& out, const at::
 }
 
 std::unique_ptr<Work> Communicator::all_to_all(const at::Tensor& out, const at::Tensor& in) {
+  check_shapes(CollectiveKind::kAllToAll, out, in, 1, 1);
   if (size() == 1) {
     copy_unless_same(out, in);
     return std::make_unique<FinishedWork>();

@@ -165,5 +165,5 @@ TEST_CASE("flipped bytes in the manifest end in a sentence or in a manifest") {
     (message.empty() ? accepted : refused) += 1;
   }
   CHECK(refused > 30);
-  CHECK(accepted > 30);  // a summary or a compiler that reads otherwise
+  CHECK(accepted > 5);  // a summary or a compiler that reads otherwise
 }

@@ -1,6 +1,7 @@
 // A plugin whose manifest is right and whose table is wrong in the way that ZEROLAB_TEST_ODD names.
 
 #include <cstdlib>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -24,7 +25,10 @@ extern "C" __attribute__((visibility("default"))) const zerolab::PluginTable* ze
   if (how == "throws") throw std::runtime_error("not today");
   if (how == "throws a number") throw 42;
   if (how == "null") return nullptr;
-  if (how == "elsewhere") return new zerolab::PluginTable(table);
+  if (how == "elsewhere") {
+    static const auto elsewhere = std::make_unique<zerolab::PluginTable>(table);
+    return elsewhere.get();
+  }
   if (how == "magic") table.magic = 1;
   if (how == "size") table.struct_size = 8;
   if (how == "empty") table.num_entries = 0;
