@@ -56,8 +56,9 @@ def runs_of(scenario):
 
 def command_of(scenario, zerolab, names):
     """The words of the command; --ranks is added for more than one."""
-    words = [zerolab] + [fill_in(word, names) for word in scenario["command"].split()]
-    return words + (["--ranks", str(names["ranks"])] if names["ranks"] > 1 else [])
+    command = scenario["command"]
+    words = fill_in(command, names).split() if isinstance(command, str) else [fill_in(word, names) for word in command]
+    return [zerolab] + words + (["--ranks", str(names["ranks"])] if names["ranks"] > 1 else [])
 
 
 class Runner:

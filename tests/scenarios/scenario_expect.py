@@ -117,7 +117,8 @@ def check(scenario, outcome, folder, before, names):
                          expect.get("error_regex", []))
     problems += found_in(outcome.stdout, "standard output", expect.get("stdout", []), expect.get("stdout_lacks", []),
                          expect.get("stdout_regex", []))
-    trains = scenario["command"].split()[0] == "run" and expect.get("exit", 0) == 0
+    command = scenario["command"]
+    trains = (command.split() if isinstance(command, str) else command)[0] == "run" and expect.get("exit", 0) == 0
     leaves = expect.get("leaves", "a run" if trains else "nothing")
     problems += problems_with_leftovers(folder, before, leaves)
     if problems or leaves == "nothing":
