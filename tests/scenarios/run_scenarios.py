@@ -30,6 +30,7 @@ SCENARIO_KEYS = {
     "name", "command", "ranks", "vary", "files", "prepare", "environment", "user", "stdout", "during", "hold_port", "timeout",
     "expect", "together",
 }
+REPO = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77
 TIMEOUT_S = 120
 
@@ -76,7 +77,7 @@ class Runner:
         folder.mkdir()
         folder.chmod(0o755)
         with contextlib.ExitStack() as stack:
-            names = {"dir": folder, "plugins": self.plugins, "repo": scenario_folder.SHARED.parents[2], "ranks": ranks, **varied}
+            names = {**varied, "dir": folder, "plugins": self.plugins, "repo": REPO, "ranks": ranks}
             if scenario.get("hold_port"):
                 names["port"] = stack.enter_context(scenario_process.held_port())
             scenario_folder.prepare(folder, scenario, common_files, names)
@@ -123,6 +124,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
+    os.umask(0o022)  # a plugin that others may write to is refused
     scenarios, common_files = read_scenarios(arguments.file)
     chosen = [scenario for scenario in scenarios if arguments.only in scenario["name"]]
     if not chosen:

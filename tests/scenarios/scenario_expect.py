@@ -13,7 +13,7 @@ import types
 from scenario_folder import ScenarioError, fill_in, problems_with_leftovers, run_folders
 
 EXPECT_KEYS = {
-    "exit", "error", "error_regex", "error_lines", "stderr_lacks", "stdout", "stdout_regex", "stdout_lacks",
+    "exit", "error", "error_regex", "stderr_lines", "stderr_lacks", "stdout", "stdout_regex", "stdout_lacks",
     "leaves", "holds", "reads_with_h5py",
 }
 TOGETHER_KEYS = {"equal", "differ", "holds"}
@@ -48,7 +48,8 @@ def read_h5(run):
         rows = f["segments/0/rows"][:]
         rows = rows[rows[:, 0] > 0]
         columns = {name: [float(v) for v in rows[:, i]] for i, name in enumerate(names)}
-        summary = dict(f["summary"].attrs) if "summary" in f else None
+        stored = dict(f["summary"].attrs) if "summary" in f else None
+        summary = stored and {name: v if isinstance(v, str) else float(v) for name, v in stored.items()}
         return types.SimpleNamespace(columns=columns, summary=summary, config=f["config"].asstr()[()])
 
 
@@ -90,13 +91,14 @@ def found_in(text, where, wanted, lacking, patterns):
 
 
 def check_errors(expect, stderr):
-    """Standard error holds the error and nothing else; nothing at all if there is none."""
-    wanted = expect.get("error_lines", 1 if expect.get("exit", 0) not in (0, 130, 143) else 0)
+    """Standard error holds the error and nothing else; nothing at all if there is none, or a signal ended the program."""
+    fails = 0 < expect.get("exit", 0) < 128
+    wanted = expect.get("stderr_lines", int(fails))
     lines = stderr.splitlines()
     problems = []
     if len(lines) != wanted:
         problems.append(f"standard error has {len(lines)} lines instead of {wanted}")
-    if wanted > 0 and not stderr.startswith(ERROR):
+    if fails and not stderr.startswith(ERROR):
         problems.append(f"standard error does not begin with '{ERROR}'")
     if stderr.count(ERROR) > 1:
         problems.append("the error is printed more than once")

@@ -111,21 +111,26 @@ def interfere(process, folder, before, actions, deadline):
     return []
 
 
-def allow_core_files():
-    """So that a crash leaves one, and is seen."""
-    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+def core_files(actions):
+    """A crash leaves one, and is seen; unless the scenario itself sends the signal of a crash."""
+    def set_limit():
+        _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0 if asked_for else hard, hard))
+
+    asked_for = any(action["send"] in ("SEGV", "ABRT", "BUS") for action in actions)
+    return set_limit
 
 
 def run(command, folder, before, scenario, environment, timeout):
     """Runs a command in the scenario's folder."""
     deadline = time.monotonic() + timeout
+    actions = scenario.get("during", [])
     with open_stdout(scenario.get("stdout"), folder) as out, open(folder.with_name(folder.name + ".err"), "w+b") as err:
         words = as_user(scenario.get("user"), command[0]) + command
         process = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                   start_new_session=True, preexec_fn=allow_core_files)
+                                   start_new_session=True, preexec_fn=core_files(actions))
         try:
-            problems = interfere(process, folder, before, scenario.get("during", []), deadline)
+            problems = interfere(process, folder, before, actions, deadline)
             process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             problems = [f"still running after {timeout} s"]

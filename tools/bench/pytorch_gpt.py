@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The model and the training loop of an experiment in plain PyTorch, timed step by step.
 
-    pytorch_gpt.py CONFIG.toml [--ranks N] [--threads N] [--compile]
+    pytorch_gpt.py CONFIG.toml [--ranks N] [--threads N] [--compile] [--validate]
 
 CONFIG.toml is what `zerolab show-config` prints, so that both sides train the same thing. It is the loop that a
 PyTorch user writes: torch.nn modules, autograd, torch.optim.AdamW with its default implementation, clip_grad_norm_,
@@ -9,7 +9,8 @@ the loss read and printed at every step, DistributedDataParallel over Gloo when 
 
 Shapes: B sequences, T tokens, C channels, H heads, V vocabulary. Progress goes to standard error; standard output
 gets one JSON object: step_seconds (whole iterations, of rank 0), tokens_per_step (of all ranks), parameters, loss
-(of the last step, on rank 0), torch (its version).
+(of the last step, on rank 0), torch (its version), and with --validate val_loss: over the whole validation part of a
+text, in windows of T that do not overlap, as zerolab cuts them.
 """
 import argparse
 import contextlib
@@ -99,11 +100,12 @@ class Gpt(nn.Module):
 
 
 def load_tokens(data, seed, sequence_length):
-    """The training tokens in one tensor, and V."""
+    """The training tokens and the validation tokens, each in one tensor, and V."""
     if data["plugin"] == "synthetic":
         length = min(data["num_samples"] * sequence_length, 4_000_000)
         generator = torch.Generator().manual_seed(seed)
-        return torch.randint(data["vocab_size"], (length,), generator=generator), data["vocab_size"]
+        tokens, vocab_size = torch.randint(data["vocab_size"], (length,), generator=generator), data["vocab_size"]
+        return tokens, tokens, vocab_size
     content = Path(data["path"]).read_bytes()
     if data["tokenizer"] == "char":
         text = content.decode()
@@ -111,13 +113,24 @@ def load_tokens(data, seed, sequence_length):
         tokens, vocab_size = torch.tensor([number[c] for c in text]), len(number)
     else:
         tokens, vocab_size = torch.tensor(list(content)), 256
-    return tokens[: int(len(tokens) * data["train_fraction"])], vocab_size
+    train_length = int(len(tokens) * data["train_fraction"])
+    return tokens[:train_length], tokens[train_length:], vocab_size
 
 
 def random_batch(tokens, B, T):
     starts = torch.randint(len(tokens) - T, (B,)).tolist()
     return (torch.stack([tokens[s : s + T] for s in starts]),
             torch.stack([tokens[s + 1 : s + 1 + T] for s in starts]))
+
+
+@torch.no_grad()
+def validation_loss(model, tokens, B, T):
+    model.eval()
+    windows = (len(tokens) - 1) // T
+    inputs, targets = (tokens[o : o + windows * T].view(windows, T) for o in (0, 1))
+    total = sum(model(x, y).item() * len(x) for x, y in zip(inputs.split(B), targets.split(B)))
+    model.train()
+    return total / windows
 
 
 def learning_rate(scheduler, step, num_steps):
@@ -144,7 +157,7 @@ def train(rank, config, arguments, port):
         dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=arguments.ranks)
     B, T = config["batch"]["micro_batch_size"], config["batch"]["sequence_length"]
     accumulation = config["batch"]["gradient_accumulation_steps"]
-    tokens, vocab_size = load_tokens(config["data"], config["seed"], T)
+    tokens, validation_tokens, vocab_size = load_tokens(config["data"], config["seed"], T)
     torch.manual_seed(config["seed"])  # the same initial weights on every rank
     model = Gpt(config["model"], vocab_size, T)
     optimizer = make_optimizer(model, config["optimizer"])
@@ -181,8 +194,11 @@ def train(rank, config, arguments, port):
             print(f"step {step + 1}: loss {value:.4f}, {step_seconds[-1] * 1e3:.1f} ms", file=sys.stderr)
 
     if rank == 0:
-        json.dump({"step_seconds": step_seconds, "tokens_per_step": B * T * accumulation * arguments.ranks,
-                   "parameters": num_parameters, "loss": value, "torch": torch.__version__}, sys.stdout)
+        result = {"step_seconds": step_seconds, "tokens_per_step": B * T * accumulation * arguments.ranks,
+                  "parameters": num_parameters, "loss": value, "torch": torch.__version__}
+        if arguments.validate:
+            result["val_loss"] = validation_loss(model, validation_tokens, B, T)
+        json.dump(result, sys.stdout)
     if arguments.ranks > 1:
         dist.destroy_process_group()
 
@@ -199,6 +215,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=1, help="processes, with DistributedDataParallel")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of each process")
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--validate", action="store_true", help="adds the validation loss after the last step")
     arguments = parser.parse_args()
     config = tomllib.loads(Path(arguments.config).read_text())
     for (table, key), allowed in SUPPORTED.items():

@@ -147,8 +147,7 @@ consteval PluginEntry entry(std::string_view id, std::string_view version, std::
           &detail::create<Plugin, Interface>};
 }
 
-// --- the manifest
-// -------------------------------------------------------------------------------------------------------
+// --- the manifest ---
 
 namespace detail {
 
@@ -221,8 +220,11 @@ constexpr size_t write_manifest(const PluginEntry* entries, size_t count, char* 
     put("[[plugin]]\n");
     text("id", e.id), text("version", e.version), text("summary", e.summary),
         text("source", e.source);
-    const char revision = static_cast<char>('0' + kKindRevisions[static_cast<size_t>(e.kind)]);
-    word("kind_revision", {&revision, 1});
+    const uint32_t revision = kKindRevisions[static_cast<size_t>(e.kind)];
+    const char digits[2] = {static_cast<char>('0' + revision / 10),
+                            static_cast<char>('0' + revision % 10)};
+    word("kind_revision",
+         revision < 10 ? std::string_view(digits + 1, 1) : std::string_view(digits, 2));
   }
   return n;
 }

@@ -16,7 +16,8 @@ namespace zerolab {
 ZEROLAB_API uint64_t mix_key(std::initializer_list<uint64_t> parts);
 /// A stable 64-bit hash of a name (FNV-1a).
 ZEROLAB_API uint64_t name_key(std::string_view name);
-/// A fresh CPU generator (Mersenne Twister) seeded with `key`.
+/// A fresh CPU generator (Mersenne Twister) seeded with `key`, of which LibTorch uses the lower 32
+/// bits.
 ZEROLAB_API at::Generator make_generator(uint64_t key);
 
 }  // namespace zerolab
