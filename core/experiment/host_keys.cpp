@@ -58,7 +58,8 @@ void TopLevelKeys::describe(Describe<TopLevelKeys>& d) {
   d.field("device", &TopLevelKeys::device,
           "\"cpu\", \"cuda\" (each rank takes the one of its local rank) or \"cuda:N\"");
   d.field("threads", &TopLevelKeys::threads, "threads per rank; 0: cores / ranks on this machine")
-      .at_least(0);
+      .at_least(0)
+      .at_most(1024);
   d.field("extends", &TopLevelKeys::extends,
           "a file or a list of files that this one builds on, later ones over earlier")
       .path();

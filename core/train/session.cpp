@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <thread>
 
 #include <malloc.h>
@@ -103,6 +104,13 @@ void run_as_rank_zero(const RunRequest& request, const Experiment& experiment, T
   if (request.json) std::printf("%s\n", summary_json(description, result).c_str());
 }
 
+/// The loop's tensors are on the CPU so far, whatever backend connects the ranks.
+void refuse_other_devices(const Experiment& experiment) {
+  if (experiment.device == "cpu") return;
+  throw ConfigError("device: \"" + experiment.device +
+                    "\" cannot be trained on by this version; set device = \"cpu\".");
+}
+
 void run_joined(const RunRequest& request, PluginHost& host, const Experiment& experiment,
                 World& world) {
   const int threads = threads_per_rank(experiment, world.environment());
@@ -130,11 +138,20 @@ void train(const RunRequest& request, const RankEnvironment& environment,
   const ExperimentFile file = ExperimentFile::load(request.experiment, request.overrides);
   PluginHost host(search_for(request, file));
   const Experiment experiment = file.resolve(host, environment.size);
+  refuse_other_devices(experiment);
   WorldOptions options;
   options.check_collectives = experiment.check_collectives;
   options.device = experiment.device;
   world = World::join(environment, options);
-  run_joined(request, host, experiment, *world);
+  try {
+    run_joined(request, host, experiment, *world);
+  } catch (const c10::Error& error) {
+    throw Error("set-up, rank " + std::to_string(environment.rank) + ": " +
+                error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    throw Error("rank " + std::to_string(environment.rank) +
+                " ran out of memory; use a smaller model or micro_batch_size.");
+  }
   world->leave();
 }
 
@@ -151,7 +168,7 @@ bool report(World* world, const RankEnvironment& environment, int exit_code,
 void check_before_launch(const RunRequest& request, int num_ranks) {
   const ExperimentFile file = ExperimentFile::load(request.experiment, request.overrides);
   PluginHost host(search_for(request, file));
-  file.resolve(host, num_ranks);
+  refuse_other_devices(file.resolve(host, num_ranks));
 }
 
 int run_rank(const RunRequest& request, const RankEnvironment& environment) {

@@ -63,6 +63,7 @@ at::Tensor Parameters::declare(std::string name, std::vector<int64_t> shape, Ini
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
   info.shape = std::move(shape);
   tensor.set_requires_grad(info.requires_grad);
+  index_.emplace(info.name, infos_.size());
   infos_.push_back(std::move(info));
   tensors_.push_back(tensor);
   return tensor;
@@ -75,17 +76,13 @@ void Parameters::alias(std::string_view name, std::string further_name) {
                       "', which it has not declared");
   if (find(further_name) >= 0)
     throw PluginError("the model declares parameter '" + further_name + "' twice");
+  index_.emplace(further_name, static_cast<size_t>(index));
   infos_[static_cast<size_t>(index)].aliases.push_back(std::move(further_name));
 }
 
 int64_t Parameters::find(std::string_view name) const {
-  for (size_t i = 0; i < infos_.size(); ++i) {
-    if (infos_[i].name == name) return static_cast<int64_t>(i);
-    for (const std::string& further : infos_[i].aliases) {
-      if (further == name) return static_cast<int64_t>(i);
-    }
-  }
-  return -1;
+  const auto found = index_.find(name);
+  return found == index_.end() ? -1 : static_cast<int64_t>(found->second);
 }
 
 int64_t Parameters::total_numel(bool trainable_only) const {

@@ -40,7 +40,6 @@ SUPPORTED = {  # what this file knows to train; everything else is refused
     ("optimizer", "plugin"): ("adamw",),
     ("scheduler", "plugin"): ("cosine", "constant"),
     ("precision", "plugin"): ("fp32", "amp_bf16"),
-    ("sharding", "plugin"): ("ddp",),
 }
 
 

@@ -93,9 +93,11 @@ class Gpt : public zerolab::Model {
 };
 
 void Gpt::Options::describe(zerolab::Describe<Options>& d) {
-  d.field("num_layers", &Options::num_layers, "transformer blocks").at_least(1);
+  d.field("num_layers", &Options::num_layers, "transformer blocks").at_least(1).at_most(10000);
   d.field("num_heads", &Options::num_heads, "attention heads; divides embedding_dim").at_least(1);
-  d.field("embedding_dim", &Options::embedding_dim, "width of the residual stream").at_least(1);
+  d.field("embedding_dim", &Options::embedding_dim, "width of the residual stream")
+      .at_least(1)
+      .at_most(1 << 20);
   d.field("dropout", &Options::dropout, "after the embeddings and on each branch")
       .at_least(0)
       .below(1);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,6 +92,7 @@ class ZEROLAB_API Parameters {
  private:
   std::vector<ParameterInfo> infos_;
   std::vector<at::Tensor> tensors_;
+  std::map<std::string, size_t, std::less<>> index_;  // names and aliases
   std::vector<std::string> unit_names_;
   int current_unit_ = 0;
 };
