@@ -59,7 +59,7 @@ TEST_CASE("host keys out of range are refused with the range and the default", "
   CHECK(error("steps = 1\nseed = -1\n") ==
         "exp.toml:2:8: key 'seed': must be at least 0, is -1; default 1337");
   CHECK(error("steps = 1\nthreads = -1\n") ==
-        "exp.toml:2:11: key 'threads': must be at least 0, is -1; default 0");
+        "exp.toml:2:11: key 'threads': must be at least 0 and at most 1024, is -1; default 0");
   CHECK(error("steps = 1\ngradient_clipping = -0.1\n") ==
         "exp.toml:2:21: key 'gradient_clipping': must be at least 0.0, is -0.1; default 0.0");
   CHECK(error("steps = 1\n[checkpoint]\nkeep_last = 0\n") ==
