@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -106,7 +107,8 @@ void print_summary(std::FILE* out, const RunDescription& run, const RunResult& r
   fmt::print(out, "  gradients per rank             {}\n", bytes(r.gradient_bytes));
   fmt::print(out, "  optimizer state per rank       {}\n", bytes(r.optimizer_bytes));
   fmt::print(out, "  bytes moved per rank and step  {}\n", bytes(r.bytes_moved_per_step));
-  fmt::print(out, "  run folder                     {}\n", run.run_folder);
+  fmt::print(out, "  run folder                     {}\n",
+             std::filesystem::proximate(run.run_folder).string());
   std::fflush(out);
 }
 
