@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -69,13 +70,21 @@ struct Rank {
 class LocalRanks {
  public:
   explicit LocalRanks(const LaunchOptions& options)
-      : meeting_(Meeting::host_on_loopback(options.port)) {
+      : meeting_(Meeting::host_on_loopback(options.port)) {}
+
+  /// Apart from construction, so that the destructor ends those that run if one cannot be started.
+  void start(const LaunchOptions& options) {
     const std::string program = find_program(options.command.at(0));
     for (int rank = 0; rank < options.num_ranks; ++rank) {
       const auto number = std::to_string(rank), size = std::to_string(options.num_ranks);
-      const auto environment = changed_environment(
-          {"ZEROLAB_RANK=" + number, "ZEROLAB_WORLD_SIZE=" + size, "ZEROLAB_LOCAL_RANK=" + number,
-           "ZEROLAB_LOCAL_SIZE=" + size, "ZEROLAB_STORE_PORT=" + std::to_string(meeting_->port())});
+      std::vector<std::string> changes = {
+          "ZEROLAB_RANK=" + number, "ZEROLAB_WORLD_SIZE=" + size, "ZEROLAB_LOCAL_RANK=" + number,
+          "ZEROLAB_LOCAL_SIZE=" + size, "ZEROLAB_STORE_PORT=" + std::to_string(meeting_->port())};
+      // c10d logs a broken connection by itself, beside the sentence that says why it broke.
+      if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+        changes.push_back("TORCH_CPP_LOG_LEVEL=FATAL");
+      }
+      const auto environment = changed_environment(changes);
       ranks_.push_back({start_child(program, options.command, environment, signals_.previous())});
     }
   }
@@ -200,7 +209,9 @@ int launch_local_ranks(const LaunchOptions& options) {
   if (options.num_ranks < 1)
     throw ConfigError("the number of ranks must be at least 1, not " +
                       std::to_string(options.num_ranks));
-  return LocalRanks(options).wait();
+  LocalRanks ranks(options);
+  ranks.start(options);
+  return ranks.wait();
 }
 
 }  // namespace zerolab

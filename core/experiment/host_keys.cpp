@@ -73,18 +73,22 @@ void BatchConfig::describe(Describe<BatchConfig>& d) {
   d.field("sequence_length", &BatchConfig::sequence_length, "tokens of a sequence")
       .unit("tokens")
       .at_least(1)
+      .at_most(1 << 24)
       .required();
   d.field("micro_batch_size", &BatchConfig::micro_batch_size,
           "sequences per rank and micro-batch; follows from the other two if not given")
       .unit("sequences")
-      .at_least(1);
+      .at_least(1)
+      .at_most(1 << 24);
   d.field("gradient_accumulation_steps", &BatchConfig::gradient_accumulation_steps,
           "micro-batches per step; follows from the other two if both are given")
-      .at_least(1);
+      .at_least(1)
+      .at_most(1 << 24);
   d.field("total_batch_size", &BatchConfig::total_batch_size,
           "sequences per step over all ranks; follows from the other two if not given")
       .unit("sequences")
-      .at_least(1);
+      .at_least(1)
+      .at_most(1 << 30);
   d.field("reduce_every", &BatchConfig::reduce_every,
           "when gradients are summed over ranks; \"step\" moves less under accumulation, in "
           "another order of addition")

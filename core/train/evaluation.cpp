@@ -5,6 +5,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "zerolab/error.h"
+
 #include "train/autocast_scope.h"
 
 namespace zerolab {
@@ -34,7 +36,9 @@ double evaluate(EvaluationParts parts, int64_t num_samples, int64_t batch_size) 
     losses.push_back(all[at]);
     targets.push_back(all[at + 1]);
   }
-  return tree_sum(losses) / tree_sum(targets);
+  const double counted = tree_sum(targets);
+  if (counted == 0) throw Error("the validation samples have no target that counts");
+  return tree_sum(losses) / counted;
 }
 
 }  // namespace zerolab

@@ -16,6 +16,18 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// fmt prints the sign of a NaN, which means nothing.
+double plain(double value) {
+  return std::isnan(value) ? std::abs(value) : value;
+}
+
+/// A reader that went away must not end a run: what cannot be written is lost.
+template <class... Args>
+void write(std::FILE* out, fmt::format_string<Args...> format, Args&&... args) {
+  const std::string text = fmt::format(format, std::forward<Args>(args)...);
+  std::fwrite(text.data(), 1, text.size(), out);
+}
+
 /// About twenty lines a run, on round numbers.
 int64_t round_interval(int64_t steps) {
   const double wanted = static_cast<double>(steps) / 20;
@@ -61,7 +73,7 @@ Progress::Progress(std::FILE* out, int64_t total_steps)
 void Progress::print(const StepRecord& r) {
   constexpr double kQuietSeconds = 10, kRefreshSeconds = 0.1;
   const double now = now_s();
-  const bool evaluated = !std::isnan(r.val_loss), last = r.step == total_steps_;
+  const bool evaluated = r.evaluated, last = r.step == total_steps_;
   const bool lasting = evaluated || last || r.skipped;  // stays on a terminal, too
   const bool due =
       terminal_ ? now - last_line_ >= kRefreshSeconds
@@ -72,23 +84,23 @@ void Progress::print(const StepRecord& r) {
       (now - started_) / static_cast<double>(r.step) * static_cast<double>(total_steps_ - r.step);
   std::string line = fmt::format(
       "step {:>{}}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {:.0f} tok/s  ETA {}  peak {}",
-      r.step, fmt::formatted_size("{}", total_steps_), total_steps_, r.loss, r.lr, r.grad_norm,
-      r.tokens_per_sec, format_duration(left),
+      r.step, fmt::formatted_size("{}", total_steps_), total_steps_, plain(r.loss), r.lr,
+      r.grad_norm, r.tokens_per_sec, format_duration(left),
       format_bytes(static_cast<double>(r.peak_memory_bytes)));
   if (evaluated) line += fmt::format("  val loss {:.4f}", r.val_loss);
   if (r.skipped) line += "  skipped: a gradient was not finite";
   if (terminal_) {
-    fmt::print(out_, "\r{}\x1b[K{}", line, lasting ? "\n" : "");
+    write(out_, "\r{}\x1b[K{}", line, lasting ? "\n" : "");
   } else {
-    fmt::print(out_, "{}\n", line);
+    write(out_, "{}\n", line);
   }
   std::fflush(out_);
 }
 
 void print_header(std::FILE* out, const RunDescription& run, int64_t parameters, int64_t steps) {
-  fmt::print(out, "{}: {} parameters, {}, {} rank{} x {} thread{}, {} steps\n", run.name,
-             parameters, run.plugins, run.num_ranks, run.num_ranks == 1 ? "" : "s", run.threads,
-             run.threads == 1 ? "" : "s", steps);
+  write(out, "{}: {} parameters, {}, {} rank{} x {} thread{}, {} steps\n", run.name, parameters,
+        run.plugins, run.num_ranks, run.num_ranks == 1 ? "" : "s", run.threads,
+        run.threads == 1 ? "" : "s", steps);
   std::fflush(out);
 }
 
@@ -96,19 +108,17 @@ void print_summary(std::FILE* out, const RunDescription& run, const RunResult& r
   const auto bytes = [](int64_t n) {
     return fmt::format("{} ({} bytes)", format_bytes(static_cast<double>(n)), n);
   };
-  fmt::print(out, "\nfinished {} steps in {}\n", r.last.step, format_duration(r.seconds));
-  fmt::print(out, "  final loss                     {:.4f}\n", r.last.loss);
-  if (!std::isnan(r.val_loss))
-    fmt::print(out, "  validation loss                {:.4f}\n", r.val_loss);
-  fmt::print(out, "  tokens per second              {:.0f}\n", r.tokens_per_sec);
-  if (r.skipped_steps > 0)
-    fmt::print(out, "  skipped steps                  {}\n", r.skipped_steps);
-  fmt::print(out, "  parameters per rank            {}\n", bytes(r.parameter_bytes));
-  fmt::print(out, "  gradients per rank             {}\n", bytes(r.gradient_bytes));
-  fmt::print(out, "  optimizer state per rank       {}\n", bytes(r.optimizer_bytes));
-  fmt::print(out, "  bytes moved per rank and step  {}\n", bytes(r.bytes_moved_per_step));
-  fmt::print(out, "  run folder                     {}\n",
-             std::filesystem::proximate(run.run_folder).string());
+  write(out, "\nfinished {} steps in {}\n", r.last.step, format_duration(r.seconds));
+  write(out, "  final loss                     {:.4f}\n", plain(r.last.loss));
+  if (r.last.evaluated) write(out, "  validation loss                {:.4f}\n", plain(r.val_loss));
+  write(out, "  tokens per second              {:.0f}\n", r.tokens_per_sec);
+  if (r.skipped_steps > 0) write(out, "  skipped steps                  {}\n", r.skipped_steps);
+  write(out, "  parameters per rank            {}\n", bytes(r.parameter_bytes));
+  write(out, "  gradients per rank             {}\n", bytes(r.gradient_bytes));
+  write(out, "  optimizer state per rank       {}\n", bytes(r.optimizer_bytes));
+  write(out, "  bytes moved per rank and step  {}\n", bytes(r.bytes_moved_per_step));
+  write(out, "  run folder                     {}\n",
+        std::filesystem::proximate(run.run_folder).string());
   std::fflush(out);
 }
 
@@ -132,7 +142,7 @@ std::string summary_json(const RunDescription& run, const RunResult& r) {
       {"bytes_moved_per_step", r.bytes_moved_per_step},
       {"peak_memory_bytes", r.last.peak_memory_bytes},
   };
-  return summary.dump(2);
+  return summary.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 const std::vector<std::string>& metric_columns() {

@@ -18,7 +18,8 @@ struct StepRecord {
   double tokens_per_sec = 0;
   double step_seconds = 0;  ///< without evaluation
   double val_loss = std::numeric_limits<double>::quiet_NaN();
-  bool skipped = false;  ///< a gradient was not finite: no update, on every rank
+  bool evaluated = false;  ///< val_loss was measured (and may be NaN for a diverged model)
+  bool skipped = false;    ///< a gradient was not finite: no update, on every rank
   double loss_scale = 1;
   int64_t bytes_moved = 0;  ///< payload that this rank sent in the step
   int64_t peak_memory_bytes = 0;
@@ -32,8 +33,8 @@ struct RunResult {
   int64_t parameters = 0;  ///< elements, trainable and frozen
   int64_t skipped_steps = 0;
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0,
-          bucket_bytes = 0;  ///< held by this rank
-  int64_t bytes_moved_per_step = 0;
+          bucket_bytes = 0;          ///< held by this rank
+  int64_t bytes_moved_per_step = 0;  ///< in the last step that was not skipped
 };
 
 /// Told what happens; on rank 0 it prints and writes, elsewhere it is silent.

@@ -1,12 +1,14 @@
 #include "train/session.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <new>
 #include <thread>
 
 #include <malloc.h>
+#include <sched.h>
 
 #include <ATen/Parallel.h>
 
@@ -28,10 +30,17 @@ void keep_freed_memory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
+/// Cores that this process may use, shared with the other ranks of this machine unless their
+/// launcher bound each to its own.
 int threads_per_rank(const Experiment& experiment, const RankEnvironment& environment) {
   if (experiment.threads > 0) return static_cast<int>(experiment.threads);
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) /
-                         std::max(1, environment.local_size));
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  const auto online = static_cast<int>(std::thread::hardware_concurrency());
+  const int usable = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : online;
+  const bool own_launcher = environment.source == "zerolab" || environment.source == "single";
+  const bool bound = !own_launcher && usable < online;
+  return std::max(1, bound ? usable : usable / std::max(1, environment.local_size));
 }
 
 TrainingPlugins make_plugins(PluginHost& host, const Experiment& experiment) {
@@ -101,14 +110,25 @@ void run_as_rank_zero(const RunRequest& request, const Experiment& experiment, T
   const RunResult result = trainer.run(recorder);
   folder->finish(store_summary(result));
   print_summary(out, description, result);
-  if (request.json) std::printf("%s\n", summary_json(description, result).c_str());
+  if (!request.json) return;
+  const std::string json = summary_json(description, result) + "\n";
+  const bool written = std::fputs(json.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  if (!written && errno != EPIPE) {  // a reader that went away has what it wanted
+    throw Error("the summary cannot be written to standard output; it is in " +
+                (folder->path() / "summary.json").string());
+  }
 }
 
-/// The loop's tensors are on the CPU so far, whatever backend connects the ranks.
-void refuse_other_devices(const Experiment& experiment) {
-  if (experiment.device == "cpu") return;
-  throw ConfigError("device: \"" + experiment.device +
-                    "\" cannot be trained on by this version; set device = \"cpu\".");
+/// What the file may say but this version cannot do is refused, never passed over.
+void refuse_what_is_missing(const Experiment& experiment) {
+  if (experiment.device != "cpu") {
+    throw ConfigError("key 'device': \"" + experiment.device +
+                      "\" cannot be trained on by this version; set device = \"cpu\".");
+  }
+  if (experiment.checkpoint.every > 0) {
+    throw ConfigError(
+        "key 'checkpoint.every': this version writes no checkpoints; set it to 0 or leave it out.");
+  }
 }
 
 void run_joined(const RunRequest& request, PluginHost& host, const Experiment& experiment,
@@ -138,7 +158,7 @@ void train(const RunRequest& request, const RankEnvironment& environment,
   const ExperimentFile file = ExperimentFile::load(request.experiment, request.overrides);
   PluginHost host(search_for(request, file));
   const Experiment experiment = file.resolve(host, environment.size);
-  refuse_other_devices(experiment);
+  refuse_what_is_missing(experiment);
   WorldOptions options;
   options.check_collectives = experiment.check_collectives;
   options.device = experiment.device;
@@ -146,11 +166,9 @@ void train(const RunRequest& request, const RankEnvironment& environment,
   try {
     run_joined(request, host, experiment, *world);
   } catch (const c10::Error& error) {
-    throw Error("set-up, rank " + std::to_string(environment.rank) + ": " +
-                error.what_without_backtrace());
+    throw Error("set-up: " + plain_sentence(error));
   } catch (const std::bad_alloc&) {
-    throw Error("rank " + std::to_string(environment.rank) +
-                " ran out of memory; use a smaller model or micro_batch_size.");
+    throw Error("out of memory; use a smaller model or a smaller micro_batch_size.");
   }
   world->leave();
 }
@@ -168,15 +186,17 @@ bool report(World* world, const RankEnvironment& environment, int exit_code,
 void check_before_launch(const RunRequest& request, int num_ranks) {
   const ExperimentFile file = ExperimentFile::load(request.experiment, request.overrides);
   PluginHost host(search_for(request, file));
-  refuse_other_devices(file.resolve(host, num_ranks));
+  refuse_what_is_missing(file.resolve(host, num_ranks));
 }
 
 int run_rank(const RunRequest& request, const RankEnvironment& environment) {
   keep_freed_memory();
   std::unique_ptr<World> world;
+  const std::string who =
+      environment.size > 1 ? "rank " + std::to_string(environment.rank) : std::string();
   try {
     train(request, environment, world);
-  } catch (const Error& error) {
+  } catch (Error& error) {
     const int code = static_cast<int>(error.exit_code());
     if (report(world.get(), environment, code, error.what())) return code;
     // What broke the connection says more than that it broke.
@@ -184,6 +204,7 @@ int run_rank(const RunRequest& request, const RankEnvironment& environment) {
                            ? world->await_failure(1)
                            : std::nullopt;
     if (cause) throw PeerError(*cause);
+    if (!who.empty()) error.in(who);
     throw;
   } catch (const std::exception& error) {
     const int code = static_cast<int>(ExitCode::kError);

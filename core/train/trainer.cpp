@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-
-#include <sys/resource.h>
+#include <fstream>
+#include <string>
 
 #include <ATen/ops/full.h>
 
@@ -23,13 +23,27 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// High-water mark of this program alone: getrusage's also holds that of the process it was started
+/// by.
 int64_t peak_memory_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  }
+  return 0;
 }
 
 }  // namespace
+
+std::string plain_sentence(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  const std::string memory = "you tried to allocate ";
+  const size_t at = text.find(memory);
+  if (at == std::string::npos) return text;
+  const size_t number = at + memory.size();
+  return "out of memory: " + text.substr(number, text.find(' ', number) - number) +
+         " bytes could not be allocated; use a smaller model or a smaller micro_batch_size.";
+}
 
 Trainer::Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communicator& world)
     : experiment_(experiment),
@@ -39,6 +53,12 @@ Trainer::Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communi
       nominal_tokens_(static_cast<double>(experiment.batch.total_batch_size *
                                           experiment.batch.sequence_length)) {
   plugins.data->open({experiment.batch.sequence_length, experiment.seed});
+  for (const Split split : {Split::kTrain, Split::kValidation}) {
+    if (plugins.data->size(split) >= 1) continue;
+    throw PluginError("data '" + experiment.plugin(Kind::kData).name +
+                      "' opened without a sample to " +
+                      (split == Split::kTrain ? "train on" : "validate with"));
+  }
   plugins.scheduler->open({experiment.steps});
   plugins.model->declare(parameters_,
                          {plugins.data->vocab_size(), experiment.batch.sequence_length});
@@ -46,6 +66,10 @@ Trainer::Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communi
     throw PluginError("precision '" + experiment.plugin(Kind::kPrecision).name +
                       "' keeps parameters or gradients in another dtype than float32, which this "
                       "version does not support");
+  }
+  if (parameters_.total_numel(true) == 0) {
+    throw PluginError("model '" + experiment.plugin(Kind::kModel).name +
+                      "' has no parameter that is trained");
   }
   const ReduceEvery reduce_every =
       experiment.batch.reduce_every == "step" ? ReduceEvery::kStep : ReduceEvery::kMicroBatch;
@@ -68,19 +92,24 @@ RunResult Trainer::run(TrainingObserver& observer) {
     for (; step_index < experiment_.steps; ++step_index) {
       record = step(step_index);
       rates.push_back(record.tokens_per_sec);
-      if (due(experiment_.evaluation.every, record.step)) record.val_loss = validate();
+      if (due(experiment_.evaluation.every, record.step)) {
+        record.val_loss = validate();
+        record.evaluated = true;
+      }
       phase_ = "recording";
       observer.on_step(record);
     }
   } catch (Error& error) {
-    throw error.in("step " + std::to_string(step_index + 1) + ", rank " +
-                   std::to_string(world_.rank()) + ", " + phase_);
+    error.in(where(step_index));
+    throw;
   } catch (const c10::Error& error) {
-    throw Error("step " + std::to_string(step_index + 1) + ", rank " +
-                std::to_string(world_.rank()) + ", " + phase_ + ": " +
-                error.what_without_backtrace());
+    throw Error(where(step_index) + ": " + plain_sentence(error));
   }
   return result(record, std::move(rates), seconds_since(started));
+}
+
+std::string Trainer::where(int64_t step) const {
+  return "step " + std::to_string(step + 1) + ", " + phase_;
 }
 
 StepRecord Trainer::step(int64_t step) {
@@ -117,6 +146,7 @@ StepRecord Trainer::step(int64_t step) {
   }
   plugins_.precision->observe(norm.finite);
   record.bytes_moved = world_.payload_bytes() - bytes_before;
+  if (norm.finite) bytes_per_update_ = record.bytes_moved;
   record.peak_memory_bytes = peak_memory_bytes();
   record.step_seconds = seconds_since(started);
   record.tokens_per_sec = sums.tokens / record.step_seconds;
@@ -184,7 +214,7 @@ RunResult Trainer::result(const StepRecord& last, std::vector<double> rates, dou
   result.gradient_bytes = held.gradients;
   result.optimizer_bytes = held.optimizer;
   result.bucket_bytes = held.buckets;
-  result.bytes_moved_per_step = last.bytes_moved;
+  result.bytes_moved_per_step = bytes_per_update_;
   // The first steps warm caches up.
   rates.erase(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 10));
   if (!rates.empty()) {

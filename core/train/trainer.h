@@ -6,7 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
+
+#include <c10/util/Exception.h>
 
 #include "zerolab/communicator.h"
 #include "zerolab/data.h"
@@ -32,6 +35,9 @@ struct TrainingPlugins {
   std::unique_ptr<Sharding> sharding;
 };
 
+/// LibTorch's error as a sentence: no stack, and plain words where memory ran out.
+std::string plain_sentence(const c10::Error& error);
+
 class Trainer {
  public:
   /// [setup] [collective] Opens the data, declares the model, attaches the strategy. References
@@ -39,7 +45,7 @@ class Trainer {
   Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communicator& world);
   ~Trainer();
 
-  /// [collective] All steps. Errors: what a plugin or a peer throws, with step, rank and phase
+  /// [collective] All steps. Errors: what a plugin or a peer throws, with step and phase
   /// before it.
   RunResult run(TrainingObserver& observer);
   /// [collective] One step, from 0; without evaluation.
@@ -56,6 +62,7 @@ class Trainer {
   };
   void micro_batch(int64_t step, int64_t micro, double loss_scale);
   StepSums agree_on_sums();
+  std::string where(int64_t step) const;
   bool due(int64_t every, int64_t finished) const;
   RunResult result(const StepRecord& last, std::vector<double> rates, double seconds) const;
 
@@ -69,7 +76,7 @@ class Trainer {
   double nominal_tokens_;
   at::Tensor backward_seed_;
   std::vector<double> losses_, tokens_;  // per micro-batch of this step
-  int64_t applied_updates_ = 0, skipped_steps_ = 0, trained_tokens_ = 0;
+  int64_t applied_updates_ = 0, skipped_steps_ = 0, trained_tokens_ = 0, bytes_per_update_ = 0;
   const char* phase_ = "set-up";
 };
 

@@ -175,7 +175,7 @@ std::unique_ptr<Work> Communicator::all_gather(const at::Tensor& out, const at::
 }
 
 std::unique_ptr<Work> Communicator::all_to_all(const at::Tensor& out, const at::Tensor& in) {
-  check_shapes(CollectiveKind::kAllToAll, out, in, 1, 1);
+  check_shapes(CollectiveKind::kAllToAll, out, in, size(), size());
   if (size() == 1) {
     copy_unless_same(out, in);
     return std::make_unique<FinishedWork>();
@@ -187,6 +187,11 @@ std::unique_ptr<Work> Communicator::all_to_all(const at::Tensor& out, const at::
 }
 
 void Communicator::broadcast(const at::Tensor& tensor, int root) {
+  check_shapes(CollectiveKind::kBroadcast, tensor, tensor, 1, 1);
+  if (root < 0 || root >= size()) {
+    throw PluginError("broadcast from rank " + std::to_string(root) + ", but there are " +
+                      std::to_string(size()) + " ranks");
+  }
   if (size() == 1) return;
   const double started = now_s();
   check_same(CollectiveKind::kBroadcast, tensor, root);

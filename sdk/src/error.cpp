@@ -6,9 +6,8 @@ Error::Error(const std::string& message, ExitCode code)
     : std::runtime_error(message), message_(message), code_(code) {}
 Error::~Error() = default;
 
-Error& Error::in(const std::string& context) {
+void Error::in(const std::string& context) {
   message_ = context + ": " + message_;
-  return *this;
 }
 
 // Out of line, so that each type's identity lives in the SDK alone and a catch works across

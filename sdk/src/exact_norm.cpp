@@ -79,7 +79,7 @@ GradientNorm gradient_norm(const std::vector<at::Tensor>& slices, Communicator& 
   for (int64_t bits : world.gather_control(std::vector<int64_t>{largest})) {
     largest = std::max(largest, static_cast<uint32_t>(bits));
   }
-  if (largest >= kInfinityBits) return {std::numeric_limits<double>::quiet_NaN(), false};
+  if (largest >= kInfinityBits) return {std::numeric_limits<double>::infinity(), false};
   if (largest == 0) return {0, true};
   int exponent = 0;
   std::frexp(std::bit_cast<float>(largest), &exponent);

@@ -25,9 +25,14 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
   std::shared_ptr<std::function<void(size_t)>> callback_;
 };
 
-int64_t product(const std::vector<int64_t>& shape) {
+int64_t count_elements(const std::string& name, const std::vector<int64_t>& shape) {
   int64_t n = 1;
-  for (int64_t d : shape) n *= d;
+  for (int64_t d : shape) {
+    if (d < 0 || __builtin_mul_overflow(n, d, &n) || n > (int64_t{1} << 60)) {
+      throw PluginError("the model declares parameter '" + name +
+                        "' with a size that no memory holds or that is negative");
+    }
+  }
   return n;
 }
 
@@ -51,7 +56,7 @@ at::Tensor Parameters::declare(std::string name, std::vector<int64_t> shape, Ini
   if (find(name) >= 0) throw PluginError("the model declares parameter '" + name + "' twice");
   ParameterInfo info;
   info.name = std::move(name);
-  info.numel = product(shape);
+  info.numel = count_elements(info.name, shape);
   info.init = init;
   info.decay = traits.decay == ParameterTraits::Decay::kByDimension
                    ? shape.size() >= 2

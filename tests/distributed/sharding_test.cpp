@@ -29,6 +29,7 @@ struct Setting {
   int64_t bucket = 128;
   int64_t micro_batch_size = 2;
   int64_t steps = 4;
+  int64_t num_samples = 0;  ///< of the validation split; 0: all
   double poison_from = -1;  ///< step from which rank 0's loss is not finite
 };
 
@@ -51,6 +52,7 @@ zerolab::Experiment experiment_of(const Setting& s) {
   e.batch.gradient_accumulation_steps = s.accumulation;
   e.batch.total_batch_size = s.micro_batch_size * s.accumulation * s.ranks;
   e.batch.reduce_every = s.reduce_every;
+  e.evaluation.num_samples = s.num_samples;
   const auto choose = [&](Kind kind, const std::string& name) {
     zerolab::PluginChoice& choice = e.plugins[static_cast<size_t>(kind)];
     choice.name = name;
@@ -208,7 +210,20 @@ TEST_CASE("1, 2 and 4 ranks give the same bits for the same total batch") {
   for (const Outcome* other : {&two, &four}) {
     CHECK(one.losses == other->losses);
     CHECK(one.norms == other->norms);
+    CHECK(one.val_losses.front() == other->val_losses.front());
     check_same_tensors(one.state, other->state);
+  }
+}
+
+TEST_CASE(
+    "the validation loss has the same bits on any number of ranks, with fewer samples than ranks "
+    "too") {
+  for (const int64_t samples : {1, 3, 5, 37}) {
+    const Outcome alone = run({.ranks = 1, .steps = 0, .num_samples = samples});
+    for (const int ranks : {2, 3, 4}) {
+      const Outcome several = run({.ranks = ranks, .steps = 0, .num_samples = samples});
+      for (const double loss : several.val_losses) CHECK(loss == alone.val_losses.front());
+    }
   }
 }
 

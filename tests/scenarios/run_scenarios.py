@@ -101,7 +101,8 @@ class Runner:
         """All runs of a scenario, and what holds between them. Returns the problems."""
         problems, results = [], {}
         for varied, ranks, key in runs_of(scenario):
-            where = ", ".join([f"{word} {value}" for word, value in varied.items()] + [f"{ranks} ranks" if ranks > 1 else "1 rank"])
+            words = [f"{word} {value}" for word, value in varied.items()]
+            where = ", ".join(words + [f"{ranks} ranks" if ranks > 1 else "1 rank"])
             found, result = self.run_once(scenario, common_files, varied, ranks)
             problems += [f"{where}: {problem}" for problem in found]
             if result is not None:

@@ -130,7 +130,8 @@ def check(scenario, outcome, folder, before, names):
     words = {**result.columns, **vars(result), "rows": len(result.columns.get("step", [])), "ranks": int(names["ranks"])}
     problems += failing(expect.get("holds", []), words)
     if expect.get("reads_with_h5py"):
-        reader = subprocess.run([sys.executable, "-B", H5PY_TEST, run / "metrics.h5"], capture_output=True, text=True, check=False)
+        reader = subprocess.run([sys.executable, "-B", H5PY_TEST, run / "metrics.h5"], capture_output=True, text=True,
+                                check=False)
         if reader.returncode != 0:
             problems.append(f"{H5PY_TEST.name}: {reader.stderr}")
     return problems, result

@@ -1,6 +1,7 @@
 """Starts the program of a scenario, does to it what the scenario says, and sees that nothing of it keeps running."""
 
 import contextlib
+import ctypes
 import dataclasses
 import os
 import pathlib
@@ -111,14 +112,18 @@ def interfere(process, folder, before, actions, deadline):
     return []
 
 
-def core_files(actions):
-    """A crash leaves one, and is seen; unless the scenario itself sends the signal of a crash."""
-    def set_limit():
+def before_start(actions):
+    """What the new process does first. It dies with the runner; a crash leaves a core file, and so is seen, unless the
+    scenario itself sends the signal of a crash."""
+    asked_for = any(action["send"] in ("SEGV", "ABRT", "BUS") for action in actions)
+    libc, set_parent_death_signal = ctypes.CDLL(None), 1
+
+    def prepare_process():
+        libc.prctl(set_parent_death_signal, signal.SIGKILL)
         _, hard = resource.getrlimit(resource.RLIMIT_CORE)
         resource.setrlimit(resource.RLIMIT_CORE, (0 if asked_for else hard, hard))
 
-    asked_for = any(action["send"] in ("SEGV", "ABRT", "BUS") for action in actions)
-    return set_limit
+    return prepare_process
 
 
 def run(command, folder, before, scenario, environment, timeout):
@@ -128,7 +133,7 @@ def run(command, folder, before, scenario, environment, timeout):
     with open_stdout(scenario.get("stdout"), folder) as out, open(folder.with_name(folder.name + ".err"), "w+b") as err:
         words = as_user(scenario.get("user"), command[0]) + command
         process = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                   start_new_session=True, preexec_fn=core_files(actions))
+                                   start_new_session=True, preexec_fn=before_start(actions))
         try:
             problems = interfere(process, folder, before, actions, deadline)
             process.wait(max(0.1, deadline - time.monotonic()))

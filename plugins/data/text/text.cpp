@@ -106,8 +106,8 @@ class Text : public zerolab::Data {
           .one_of({"char", "byte"});
       d.field("train_fraction", &Options::train_fraction,
               "this first part trains, the rest validates")
-          .above(0)
-          .below(1);
+          .at_least(1e-6)
+          .at_most(1 - 1e-6);
     }
   };
   explicit Text(const Options& options) : options_(options) {}

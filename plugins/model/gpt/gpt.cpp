@@ -115,7 +115,8 @@ void Gpt::Options::describe(zerolab::Describe<Options>& d) {
           "divides init_std by the root of 2 num_layers where a branch joins the residual stream");
   d.field("vocab_multiple", &Options::vocab_multiple,
           "pads the embedding to a multiple of rows; padded words never reach loss or logits")
-      .at_least(1);
+      .at_least(1)
+      .at_most(1 << 20);
 }
 
 Gpt::Weights Gpt::declare_norm(zerolab::Parameters& parameters, const std::string& name) const {

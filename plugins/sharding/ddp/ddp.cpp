@@ -1,6 +1,7 @@
 // Distributed data parallel: everything is replicated; gradients are summed over ranks (reduced to
 // owners, then gathered, so that the order of addition is that of every other strategy) and each
-// rank makes the whole update. Fp32: 16 bytes a parameter; moved: 2P(N-1)/N elements a step.
+// rank makes the whole update. Fp32: 16 bytes a parameter; moved: 2P(N-1)/N elements a step
+// of one micro-batch, (A+1)P(N-1)/N with A that are reduced one by one.
 // Source: Li et al., "PyTorch Distributed", arXiv 2006.15704.
 
 #include <optional>
@@ -19,7 +20,7 @@ constexpr int kEverything = -1;
 class Ddp : public zerolab::Sharding {
  public:
   struct Options {
-    int64_t reduce_bucket_size = 6553600;  // 25 MB of float32
+    int64_t reduce_bucket_size = zerolab::kDefaultBucketElements;
     static void describe(zerolab::Describe<Options>& d) {
       d.field("reduce_bucket_size", &Options::reduce_bucket_size,
               "gradients reduced in one collective")

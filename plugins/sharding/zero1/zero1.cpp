@@ -1,6 +1,8 @@
 // ZeRO stage 1: optimizer states are sharded. Each rank reduces whole gradients to their owners,
 // updates the slices that it owns, and gathers the parameters. Fp32: 8 + 8/N bytes a parameter;
-// moved: 2P(N-1)/N elements a step. Source: Rajbhandari et al., arXiv 1910.02054, section 5.1.
+// moved: 2P(N-1)/N elements a step of one
+// micro-batch, (A+1)P(N-1)/N with A that are reduced one by one. Source: Rajbhandari et al., arXiv
+// 1910.02054, section 5.1.
 
 #include <optional>
 
@@ -15,7 +17,7 @@ namespace {
 class Zero1 : public zerolab::Sharding {
  public:
   struct Options {
-    int64_t reduce_bucket_size = 6553600;  // 25 MB of float32
+    int64_t reduce_bucket_size = zerolab::kDefaultBucketElements;
     static void describe(zerolab::Describe<Options>& d) {
       d.field("reduce_bucket_size", &Options::reduce_bucket_size,
               "gradients reduced in one collective")

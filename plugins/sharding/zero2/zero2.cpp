@@ -1,6 +1,8 @@
 // ZeRO stage 2: optimizer states and gradients are sharded. A bucket of gradients lives from its
 // first gradient to its reduction; only the owned slices stay. Fp32: 4 + 12/N bytes a parameter;
-// moved: 2P(N-1)/N elements a step. Source: Rajbhandari et al., arXiv 1910.02054, section 5.2.
+// moved: 2P(N-1)/N elements a step of one
+// micro-batch, (A+1)P(N-1)/N with A that are reduced one by one. Source: Rajbhandari et al., arXiv
+// 1910.02054, section 5.2.
 
 #include <optional>
 
@@ -15,7 +17,7 @@ namespace {
 class Zero2 : public zerolab::Sharding {
  public:
   struct Options {
-    int64_t reduce_bucket_size = 6553600;  // 25 MB of float32
+    int64_t reduce_bucket_size = zerolab::kDefaultBucketElements;
     static void describe(zerolab::Describe<Options>& d) {
       d.field("reduce_bucket_size", &Options::reduce_bucket_size,
               "gradients reduced in one collective")

@@ -28,9 +28,9 @@ class ZEROLAB_API Error : public std::runtime_error {
   explicit Error(const std::string& message, ExitCode code = ExitCode::kError);
   ~Error() override;
   ExitCode exit_code() const { return code_; }
-  /// Prepends where it happened ("step 412, rank 3, sharding zero2, update"); returns *this to
-  /// rethrow.
-  Error& in(const std::string& context);
+  /// Prepends where it happened ("step 412, rank 3, update"). Rethrow with a plain `throw;`: the
+  /// type stays.
+  void in(const std::string& context);
   const char* what() const noexcept override { return message_.c_str(); }
 
  private:

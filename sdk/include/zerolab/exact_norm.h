@@ -18,7 +18,7 @@
 namespace zerolab {
 
 struct GradientNorm {
-  double norm = 0;     ///< Euclidean norm over all ranks; not a number when not finite
+  double norm = 0;     ///< Euclidean norm over all ranks; infinity when not finite
   bool finite = true;  ///< every element on every rank is finite
 };
 

@@ -84,13 +84,14 @@ class ZEROLAB_API FlatLayout {
   std::vector<Bucket> buckets_;
 };
 
-/// Allocates flat parameter memory (zeroed), binds every parameter to it, fills them; frozen
-/// parameters get memory of their own.
+/// [local] Once: allocates flat parameter memory (zeroed), binds every parameter to it, fills them;
+/// frozen parameters get memory of their own.
 class ZEROLAB_API FlatParameters {
  public:
   FlatParameters() = default;
   void allocate(Parameters& parameters, const FlatLayout& layout, uint64_t seed);
   const at::Tensor& flat() const { return flat_; }
+  /// Views of the parameters in a bucket, and in a rank's slice of it.
   at::Tensor bucket(const FlatLayout& layout, size_t index) const;
   at::Tensor slice(const FlatLayout& layout, size_t index, int rank) const;
   /// [collective] Every rank's slices to every rank: the parameters are whole and equal again.

@@ -27,6 +27,9 @@
 
 namespace zerolab {
 
+/// 25 MB of float32, as PyTorch's DistributedDataParallel: the default of reduce_bucket_size.
+inline constexpr int64_t kDefaultBucketElements = 6553600;
+
 enum class ReduceEvery {
   kMicroBatch,  ///< reduce each micro-batch, add the results
   kStep,        ///< add micro-batches locally, reduce once

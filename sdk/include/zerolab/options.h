@@ -121,7 +121,7 @@ ZEROLAB_API std::optional<int64_t> parse_bytes(std::string_view text);
 /// Narrows the field that was just described.
 class ZEROLAB_API FieldBuilder {
  public:
-  FieldBuilder(OptionSchema& schema, OptionField& field) : schema_(schema), field_(field) {}
+  explicit FieldBuilder(OptionField& field) : field_(field) {}
   FieldBuilder& unit(std::string text) { return field_.unit = std::move(text), *this; }
   FieldBuilder& at_least(double low) { return field_.minimum = low, *this; }
   FieldBuilder& at_most(double high) { return field_.maximum = high, *this; }
@@ -141,7 +141,6 @@ class ZEROLAB_API FieldBuilder {
   FieldBuilder& keeps_results() { return field_.affects_results = false, *this; }
 
  private:
-  [[maybe_unused]] OptionSchema& schema_;
   OptionField& field_;
 };
 
@@ -171,7 +170,7 @@ class Describe {
     schema_.setters_.push_back([member](void* options, const OptionValue& value) {
       static_cast<Options*>(options)->*member = std::get<T>(value);
     });
-    return FieldBuilder(schema_, schema_.fields_.back());
+    return FieldBuilder(schema_.fields_.back());
   }
 
   static OptionSchema schema() {

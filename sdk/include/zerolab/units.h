@@ -31,7 +31,8 @@ class ZEROLAB_API UnitScope {
   /// The unit's generator, keyed by (seed, step, global micro-batch, how many runs came before):
   /// the same draws on a recomputation, on any number of ranks. Made at its first use.
   at::Generator& generator();
-  /// Inverted dropout from generator(); the input itself when not training or `probability` is 0.
+  /// Inverted dropout from generator(); the input itself when not training or `probability` is 0;
+  /// below 1.
   at::Tensor dropout(const at::Tensor& x, double probability);
 
  private:

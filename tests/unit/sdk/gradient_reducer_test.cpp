@@ -1,9 +1,13 @@
 #include "zerolab/gradient_reducer.h"
 
+#include <map>
+#include <mutex>
+
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 
 #include "catch.h"
+#include "distributed/world.h"
 #include "test_parameters.h"
 
 namespace {
@@ -114,4 +118,56 @@ TEST_CASE("the norm is taken over the reduced gradients") {
       squares += static_cast<double>((i + 1) * (i + 1)) * static_cast<double>(f.p.info(i).numel);
   }
   CHECK(reducer.norm().norm == Approx(std::sqrt(squares)).epsilon(1e-12));
+}
+
+TEST_CASE("on two ranks, whole and transient buckets give each rank the same sums") {
+  for (const auto every : {zerolab::ReduceEvery::kMicroBatch, zerolab::ReduceEvery::kStep}) {
+    for (const bool keep_full : {true, false}) {
+      for (const int64_t micros : {1, 3}) {
+        // Catch2 asserts on one thread only: the ranks' gradients are collected first.
+        std::map<std::string, std::vector<float>> sums;
+        std::mutex mutex;
+        zerolab::run_on_threads(2, [&](zerolab::Communicator& world) {
+          zerolab::Parameters p;
+          declare_awkward(p);
+          const zerolab::FlatLayout layout(p, 2, 96);  // cuts parameters; the last bucket is short
+          zerolab::FlatParameters flat;
+          flat.allocate(p, layout, 1);
+          zerolab::GradientReducer reducer(p, layout, world,
+                                           {.keep_full = keep_full, .reduce_every = every});
+          for (int step = 0; step < 2; ++step) {
+            for (int64_t m = 0; m < micros; ++m) {
+              reducer.begin_micro_batch(m + 1 == micros);
+              backward(p, world.rank() + 1, m == 0 && world.rank() == 0 ? "block.0.bias" : "");
+              reducer.end_micro_batch();
+            }
+            if (step == 0) reducer.release();
+          }
+          const std::lock_guard lock(mutex);
+          for (const auto& piece : layout.pieces(world.rank())) {
+            const auto bucket = static_cast<size_t>(piece.flat_offset / layout.buckets()[0].length);
+            const at::Tensor data =
+                reducer.gradients({bucket, piece.flat_offset, piece.length, 0, false});
+            auto& all = sums[p.info(piece.parameter).name];
+            all.insert(all.end(), data.const_data_ptr<float>(),
+                       data.const_data_ptr<float>() + piece.length);
+          }
+        });
+        zerolab::Parameters p;
+        declare_awkward(p);
+        for (size_t i = 0; i < p.size(); ++i) {
+          const auto& info = p.info(i);
+          if (!info.requires_grad || info.numel == 0) continue;
+          INFO(info.name << ", keep_full " << keep_full << ", micro-batches " << micros);
+          // Ranks 0 and 1 contribute 1 and 2 times (i + 1) in each micro-batch; the bias lacks one
+          // of rank 0.
+          const double rounds =
+              static_cast<double>(3 * micros - (info.name == "block.0.bias" ? 1 : 0));
+          CHECK(sums[info.name] ==
+                std::vector<float>(static_cast<size_t>(info.numel),
+                                   static_cast<float>(rounds * static_cast<double>(i + 1))));
+        }
+      }
+    }
+  }
 }

@@ -103,9 +103,10 @@ TEST_CASE("an error keeps its exit code when context is put before it") {
     try {
       throw zerolab::ConfigError("too large");
     } catch (zerolab::Error& error) {
-      throw error.in("step 3");
+      error.in("step 3");
+      throw;
     }
-  } catch (const zerolab::Error& error) {
+  } catch (const zerolab::ConfigError& error) {
     CHECK(std::string(error.what()) == "step 3: too large");
     CHECK(error.exit_code() == zerolab::ExitCode::kConfiguration);
   }
