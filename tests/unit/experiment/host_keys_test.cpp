@@ -130,7 +130,7 @@ TEST_CASE("help lists every host key with range, unit and default", "[experiment
             "steps  # optimizer steps of the run (an integer, at least 1, in steps; required)"));
   CHECK(has(help, "[batch]\n"));
   CHECK(has(help,
-            "(an integer, at least 1 and at most 16777216, in sequences; follows from other keys "
+            "(an integer, at least 1, at most 16777216, in sequences; follows from other keys "
             "if left out)"));
   CHECK(has(help, "one of \"micro_batch\", \"step\"; default \"micro_batch\""));
 }
