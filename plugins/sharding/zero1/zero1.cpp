@@ -1,14 +1,12 @@
 // ZeRO stage 1: optimizer states are sharded. Each rank reduces whole gradients to their owners,
 // updates the slices that it owns, and gathers the parameters. Fp32: 8 + 8/N bytes a parameter;
-// moved: 2P(N-1)/N elements a step of one
-// micro-batch, (A+1)P(N-1)/N with A that are reduced one by one. Source: Rajbhandari et al., arXiv
-// 1910.02054, section 5.1.
+// moved: 2P(N-1)/N elements a step of one micro-batch, (A+1)P(N-1)/N with A that are reduced one
+// by one.
+// Source: Rajbhandari et al., arXiv 1910.02054, section 5.1.
 
 #include <optional>
 
-#include "zerolab/flat.h"
-#include "zerolab/gradient_reducer.h"
-#include "zerolab/optimizer_shard.h"
+#include "zerolab/flat_state.h"
 #include "zerolab/plugin.h"
 #include "zerolab/sharding.h"
 
@@ -16,53 +14,28 @@ namespace {
 
 class Zero1 : public zerolab::Sharding {
  public:
-  struct Options {
-    int64_t reduce_bucket_size = zerolab::kDefaultBucketElements;
-    static void describe(zerolab::Describe<Options>& d) {
-      d.field("reduce_bucket_size", &Options::reduce_bucket_size,
-              "gradients reduced in one collective")
-          .unit("elements")
-          .size()
-          .at_least(1)
-          .keeps_results();
-    }
-  };
+  using Options = zerolab::BucketOptions;
   explicit Zero1(const Options& options) : options_(options) {}
 
   void attach(const zerolab::ShardingContext& context) override {
-    world_ = &context.world;
-    parameters_ = &context.parameters;
-    layout_.emplace(context.parameters, world_->size(), options_.reduce_bucket_size);
-    flat_.allocate(context.parameters, *layout_, context.seed);
-    reducer_.emplace(
-        context.parameters, *layout_, *world_,
-        zerolab::ReducerTraits{.keep_full = true, .reduce_every = context.reduce_every});
-    optimizer_.allocate(*layout_, world_->rank(), flat_.flat(), context.optimizer);
+    constexpr bool kKeepFullGradients = true;
+    state_.emplace(context, options_, kKeepFullGradients, zerolab::Ownership::kSharded);
   }
-  void begin_micro_batch(bool last) override { reducer_->begin_micro_batch(last); }
-  void end_micro_batch() override { reducer_->end_micro_batch(); }
-  zerolab::GradientNorm gradient_norm() override { return reducer_->norm(); }
+  void begin_micro_batch(bool last) override { state_->reducer().begin_micro_batch(last); }
+  void end_micro_batch() override { state_->reducer().end_micro_batch(); }
+  zerolab::GradientNorm gradient_norm() override { return state_->reducer().norm(); }
   void update(const zerolab::UpdateStep& step) override {
-    optimizer_.update(
-        [this](const zerolab::FlatRange& range) { return reducer_->gradients(range); }, step);
-    flat_.publish(*layout_, *world_);
-    reducer_->release();
+    state_->update_owned(step);
+    state_->publish_parameters();
+    state_->reducer().release();
   }
-  void discard() override { reducer_->release(); }
-  std::vector<zerolab::StatePiece> state() override { return optimizer_.pieces(*parameters_); }
-  zerolab::HeldBytes held_bytes() const override {
-    return {flat_.bytes(), reducer_->gradient_bytes(), optimizer_.bytes(),
-            reducer_->bucket_bytes()};
-  }
+  void discard() override { state_->reducer().release(); }
+  std::vector<zerolab::StatePiece> state() override { return state_->pieces(); }
+  zerolab::HeldBytes held_bytes() const override { return state_->held_bytes(); }
 
  private:
   Options options_;
-  zerolab::Communicator* world_ = nullptr;
-  zerolab::Parameters* parameters_ = nullptr;
-  std::optional<zerolab::FlatLayout> layout_;
-  zerolab::FlatParameters flat_;
-  zerolab::OptimizerShard optimizer_;
-  std::optional<zerolab::GradientReducer> reducer_;
+  std::optional<zerolab::FlatState> state_;
 };
 
 }  // namespace
