@@ -1,12 +1,13 @@
 #pragma once
-// Collectives between CPU tensors through c10d's Gloo, and the control channel that every backend
-// uses.
+// Collectives between CPU tensors through c10d's Gloo, and the control channel that every
+// backend uses.
 //
 // Data goes directly between each pair of ranks, from and into the caller's tensors: all_gather
 // copies nothing, may have its input inside its output, and was measured three times as fast as
-// Gloo's own. Data and control have connections of their own, so that a control gather never waits
-// behind data in flight. Errors: PeerError that names the peer and the operation. After one the
-// group is unusable: every further call throws it again.
+// Gloo's own. Data and control have connections of their own, so that a control gather never
+// waits behind data in flight.
+// Errors: PeerError that names the peer and the operation. After one the group is unusable:
+// every further call throws it again.
 
 #include <cstdint>
 #include <memory>

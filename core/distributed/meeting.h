@@ -1,11 +1,11 @@
 #pragma once
-// The place where ranks meet: a key-value store over TCP (c10d's TCPStore), and the failures that
-// ranks report there.
+// The place where ranks meet: a key-value store over TCP (c10d's TCPStore), and the failures
+// that ranks report there.
 //
 // A failure that is a rank's own (a bad file, a full disk) is kept apart from one that only says
-// that a peer is gone, so that the cause is found whichever was written first. Ranks: every
-// function is [local]; functions on failures never throw and never block for long. Errors:
-// ConfigError for a port in use; PeerError if the others do not come.
+// that a peer is gone, so that the cause is found whichever was written first.
+// Ranks: every function is [local]; functions on failures never throw and never block for long.
+// Errors: ConfigError for a port in use; PeerError if the others do not come.
 
 #include <memory>
 #include <optional>

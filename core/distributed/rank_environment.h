@@ -2,10 +2,11 @@
 // Where a process stands in a run, read from the variables that launchers set. Pure: the
 // environment is a function.
 //
-// Looked for in this order: our own launcher (ZEROLAB_RANK), torchrun (RANK and WORLD_SIZE), Open
-// MPI (OMPI_COMM_WORLD_SIZE), Slurm (a job step of several tasks); a lone process otherwise. Open
-// MPI comes before Slurm because mpirun inside an allocation shows the variables of both. Errors:
-// ConfigError that names the variable, its value and what is allowed.
+// Looked for in this order: our own launcher (ZEROLAB_RANK), torchrun (RANK and WORLD_SIZE),
+// Open MPI (OMPI_COMM_WORLD_SIZE), Slurm (a job step of several tasks); a lone process
+// otherwise. Open MPI comes before Slurm because mpirun inside an allocation shows the variables
+// of both.
+// Errors: ConfigError that names the variable, its value and what is allowed.
 
 #include <functional>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
-// The arithmetic between batch sizes:
-// micro_batch_size * gradient_accumulation_steps * ranks = total_batch_size.
+// The arithmetic between batch sizes: micro_batch_size * gradient_accumulation_steps * ranks =
+// total_batch_size.
 
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
-// The keys of an experiment that the host reads itself, described like a plugin's options, so that
-// one checker serves both.
+// The keys of an experiment that the host reads itself, described like a plugin's options, so
+// that one checker serves both.
 
 #include <cstdint>
 #include <string>

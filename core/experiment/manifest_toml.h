@@ -1,6 +1,6 @@
 #pragma once
-// A plugin's manifest, from its TOML text to a plain struct. The text is untrusted: it comes from a
-// file that was not loaded.
+// A plugin's manifest, from its TOML text to a plain struct. The text is untrusted: it comes
+// from a file that was not loaded.
 
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
 // The nearest known word: spelling distance first, then a word that is part of the other.
-// Source: optimal string alignment, the restricted form of Damerau (1964) and Levenshtein (1966):
-// insertion, deletion, substitution and a swap of neighbours cost 1 each.
+// Source: optimal string alignment, the restricted form of Damerau (1964) and Levenshtein
+// (1966): insertion, deletion, substitution and a swap of neighbours cost 1 each.
 
 #include <algorithm>
 #include <string>

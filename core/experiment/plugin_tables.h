@@ -1,6 +1,6 @@
 #pragma once
-// The tables of the six kinds: which plugin is chosen, which settings are its options, which wait
-// for another plugin.
+// The tables of the six kinds: which plugin is chosen, which settings are its options, which
+// wait for another plugin.
 
 #include <array>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
-// Writes a checked experiment as TOML: every value, its origin in a comment, no bases; read again,
-// it gives the same experiment.
+// Writes a checked experiment as TOML: every value, its origin in a comment, no bases; read
+// again, it gives the same experiment.
 
 #include <string>
 #include <vector>

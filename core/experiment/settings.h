@@ -1,10 +1,10 @@
 #pragma once
-// What TOML texts say, as a plain tree: every value with the place that it comes from. Free of the
-// TOML library.
+// What TOML texts say, as a plain tree: every value with the place that it comes from. Free of
+// the TOML library.
 //
-// Layers: each file read is a layer, bases below the file that extends them, and the command line's
-// overrides together are the highest one. Tables of several layers merge key by key; anything else
-// is replaced by the later layer.
+// Layers: each file read is a layer, bases below the file that extends them, and the command
+// line's overrides together are the highest one. Tables of several layers merge key by key;
+// anything else is replaced by the later layer.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,9 +1,9 @@
 #pragma once
 // The content of one section of an ELF64 shared library, read without loading it.
 //
-// Every field of the file is untrusted: offsets and sizes are compared with the file's size before
-// they are used, and what is read is bounded. Special files (a pipe, a device) are refused without
-// being opened for reading.
+// Every field of the file is untrusted: offsets and sizes are compared with the file's size
+// before they are used, and what is read is bounded. Special files (a pipe, a device) are
+// refused without being opened for reading.
 
 #include <filesystem>
 #include <optional>

@@ -2,8 +2,8 @@
 // A plugin file's manifest beside the host's own: may the file be loaded?
 //
 // Why before loading: a plugin built on another LibTorch loads without an unresolved symbol and
-// then reads tensors as garbage. The values on both sides come from the compiler, through the same
-// writer (zerolab/plugin.h).
+// then reads tensors as garbage. The values on both sides come from the compiler, through the
+// same writer (zerolab/plugin.h).
 
 #include <filesystem>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
-// Finds, checks and loads plugins. A file's manifest is read from its ELF section and compared with
-// the host's own before any code of it runs; libraries are loaded bound now and local, and never
-// unloaded.
+// Finds, checks and loads plugins. A file's manifest is read from its ELF section and compared
+// with the host's own before any code of it runs; libraries are loaded bound now and local, and
+// never unloaded.
 
 #include <filesystem>
 #include <map>

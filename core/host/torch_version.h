@@ -1,6 +1,6 @@
 #pragma once
-// The LibTorch that this process really loaded. The loader takes whichever library the run path or
-// LD_LIBRARY_PATH offers first; another version than the headers' would read tensors wrongly
+// The LibTorch that this process really loaded. The loader takes whichever library the run path
+// or LD_LIBRARY_PATH offers first; another version than the headers' would read tensors wrongly
 // without an error.
 
 #include <cstdint>

@@ -2,7 +2,8 @@
 // HDF5 identifiers that close themselves, and return codes that become errors.
 //
 // Errors: StoreError "FILE: cannot ACTION: REASON"; HDF5's own printing is switched off and its
-// innermost reason is quoted. Owns: a handle owns its identifier.
+// innermost reason is quoted.
+// Owns: a handle owns its identifier.
 
 #include <filesystem>
 #include <string>

@@ -1,6 +1,7 @@
 #pragma once
-// An HDF5 file built in memory, so that its bytes can be put on the disk by calls whose errors can
-// be trusted: HDF5 reports a full disk late or never, and may crash while it cleans up after one.
+// An HDF5 file built in memory, so that its bytes can be put on the disk by calls whose errors
+// can be trusted: HDF5 reports a full disk late or never, and may crash while it cleans up after
+// one.
 
 #include <filesystem>
 #include <functional>

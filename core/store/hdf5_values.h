@@ -1,9 +1,9 @@
 #pragma once
-// Texts and numbers in HDF5 files. Texts are variable-length UTF-8 strings, which h5py gives back
-// as str; long ones and lists are datasets, because an attribute holds 64 KiB at most.
+// Texts and numbers in HDF5 files. Texts are variable-length UTF-8 strings, which h5py gives
+// back as str; long ones and lists are datasets, because an attribute holds 64 KiB at most.
 //
-// Errors: StoreError that names the file; StoreError as well when what is read has another type or
-// shape.
+// Errors: StoreError that names the file; StoreError as well when what is read has another type
+// or shape.
 
 #include <cstdint>
 #include <filesystem>

@@ -1,6 +1,9 @@
 #pragma once
 // metrics.jsonl, the journal of a run: one JSON object a row, written before the row goes to
-// metrics.h5. Order: append() until close(). Ranks: rank 0 only. Owns: the file's descriptor.
+// metrics.h5.
+// Order: append() until close().
+// Ranks: rank 0 only.
+// Owns: the file's descriptor.
 
 #include <filesystem>
 #include <string>

@@ -2,12 +2,15 @@
 // metrics.h5 while a run goes on.
 //
 // Whatever call the process dies in, the file opens and holds every row whose append() returned.
-// HDF5 does not promise that of a file that grows: between two writes of one flush, its index may
-// point beyond the end that its header states. So a live file has room for rows to come, filled
-// with NaN, and a row is written in place: its values first, its step last. A full file is replaced
-// by one with twice the room, and at the end by one without, each written beside it and renamed.
-// Order: append() until finish(). Ranks: rank 0 only. Errors: StoreError that names the file. Owns:
-// the open file.
+// HDF5 does not promise that of a file that grows: between two writes of one flush, its index
+// may point beyond the end that its header states. So a live file has room for rows to come,
+// filled with NaN, and a row is written in place: its values first, its step last. A full file
+// is replaced by one with twice the room, and at the end by one without, each written beside it
+// and renamed.
+// Order: append() until finish().
+// Ranks: rank 0 only.
+// Errors: StoreError that names the file.
+// Owns: the open file.
 
 #include <filesystem>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
-// A run's folder: config.resolved.toml, environment.json, metrics.h5, metrics.jsonl, checkpoints/.
-// FORMAT.md describes the files.
+// A run's folder: config.resolved.toml, environment.json, metrics.h5, metrics.jsonl,
+// checkpoints/. FORMAT.md describes the files.
 
 #include <cstdint>
 #include <filesystem>

@@ -1,6 +1,7 @@
 #pragma once
-// Autocast for a forward pass. The cache of low-precision weights is off: with it, the gradients of
-// a weight that is used twice would be added in low precision, and under some strategies only.
+// Autocast for a forward pass. The cache of low-precision weights is off: with it, the gradients
+// of a weight that is used twice would be added in low precision, and under some strategies
+// only.
 // Ranks: local.
 
 #include <optional>

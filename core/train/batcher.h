@@ -1,6 +1,8 @@
 #pragma once
-// Micro-batches from a data plugin: which samples this rank computes at which step, and the tensors
-// that hold them. Shapes: B sequences, T tokens. Ranks: local.
+// Micro-batches from a data plugin: which samples this rank computes at which step, and the
+// tensors that hold them.
+// Shapes: B sequences, T tokens.
+// Ranks: local.
 
 #include <cstdint>
 

@@ -1,6 +1,7 @@
 #pragma once
-// What a run prints: one line that is rewritten on a terminal, plain lines elsewhere, and a summary
-// at the end. Ranks: rank 0 only.
+// What a run prints: one line that is rewritten on a terminal, plain lines elsewhere, and a
+// summary at the end.
+// Ranks: rank 0 only.
 
 #include <cstdint>
 #include <cstdio>

@@ -96,9 +96,21 @@ RunSummary store_summary(const RunResult& r) {
   return summary;
 }
 
-void run_as_rank_zero(const RunRequest& request, const Experiment& experiment, Trainer& trainer,
-                      RunDescription description) {
+/// Which library each plugin came from, so that a run can be traced back to it.
+void record_plugins(PluginHost& host, const Experiment& experiment,
+                    std::map<std::string, std::string>& environment) {
+  for (Kind kind : kKinds) {
+    const PluginRecord* record = host.find(kind, experiment.plugin(kind).name);
+    if (record == nullptr) continue;
+    environment["plugin." + std::string(kind_name(kind))] =
+        record->id() + " " + record->version + " " + record->file.string();
+  }
+}
+
+void run_as_rank_zero(const RunRequest& request, PluginHost& host, const Experiment& experiment,
+                      Trainer& trainer, RunDescription description) {
   auto environment = collect_environment();
+  record_plugins(host, experiment, environment);
   environment["ranks"] = std::to_string(description.num_ranks);
   environment["threads_per_rank"] = std::to_string(description.threads);
   const auto folder =
@@ -139,7 +151,7 @@ void run_joined(const RunRequest& request, PluginHost& host, const Experiment& e
   Communicator& ranks = world.communicator();
   Trainer trainer(experiment, plugins, ranks);
   if (ranks.rank() == 0) {
-    run_as_rank_zero(request, experiment, trainer,
+    run_as_rank_zero(request, host, experiment, trainer,
                      {experiment.name, "", plugin_line(experiment), ranks.size(), threads});
   } else {
     SilentObserver silent;

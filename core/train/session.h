@@ -1,5 +1,6 @@
 #pragma once
-// One rank's run of an experiment, from the file to the summary. Ranks: collective.
+// One rank's run of an experiment, from the file to the summary.
+// Ranks: collective.
 
 #include <filesystem>
 #include <string>

@@ -33,6 +33,15 @@ int64_t peak_memory_bytes() {
   return 0;
 }
 
+/// States are found again by their names.
+void check_state_names(const Optimizer& optimizer, const std::string& name) {
+  std::vector<std::string> names = optimizer.state_names();
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice == names.end()) return;
+  throw PluginError("optimizer '" + name + "' names two of its states '" + *twice + "'");
+}
+
 }  // namespace
 
 std::string plain_sentence(const c10::Error& error) {
@@ -73,6 +82,7 @@ Trainer::Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communi
   }
   const ReduceEvery reduce_every =
       experiment.batch.reduce_every == "step" ? ReduceEvery::kStep : ReduceEvery::kMicroBatch;
+  check_state_names(*plugins.optimizer, experiment.plugin(Kind::kOptimizer).name);
   plugins.sharding->attach(
       {parameters_, world, *plugins.optimizer, policy_, experiment.seed, reduce_every});
   units_.set_listener(plugins.sharding.get());
@@ -104,6 +114,8 @@ RunResult Trainer::run(TrainingObserver& observer) {
     throw;
   } catch (const c10::Error& error) {
     throw Error(where(step_index) + ": " + plain_sentence(error));
+  } catch (const std::exception& error) {
+    throw Error(where(step_index) + ": " + error.what());
   }
   return result(record, std::move(rates), seconds_since(started));
 }
@@ -117,7 +129,12 @@ StepRecord Trainer::step(int64_t step) {
   const int64_t bytes_before = world_.payload_bytes();
   StepRecord record;
   record.step = step + 1;
+  phase_ = "schedule";
   record.lr = plugins_.scheduler->lr(step);
+  if (!(record.lr >= 0) || std::isinf(record.lr)) {
+    throw PluginError("scheduler '" + experiment_.plugin(Kind::kScheduler).name + "' gave lr " +
+                      std::to_string(record.lr) + "; it must be finite and not negative");
+  }
   record.loss_scale = plugins_.precision->loss_scale();
   losses_.clear();
   tokens_.clear();

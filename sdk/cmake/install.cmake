@@ -18,3 +18,6 @@ install(FILES
   ${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map
   DESTINATION ${_package})
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/template DESTINATION ${CMAKE_INSTALL_DATADIR}/zerolab)
+
+# Something to run a plugin with.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/experiments/smoke DESTINATION ${CMAKE_INSTALL_DATADIR}/zerolab/experiments)

@@ -1,6 +1,6 @@
 // The fixed order of every sum over ranks: stride doubling, in float32.
-// Formula: for s = 1, 2, 4, ...: x[i] = x[i] + x[i + s] for i = 0, 2s, 4s, ... with i + s < R; the
-// sum is x[0].
+// Formula: for s = 1, 2, 4, ...: x[i] = x[i] + x[i + s] for i = 0, 2s, 4s, ... with i + s < R;
+// the sum is x[0].
 
 #include <algorithm>
 #include <vector>

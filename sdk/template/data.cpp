@@ -1,5 +1,5 @@
-// Counting: each sample starts somewhere and goes up by one, modulo the vocabulary.
-// The contract is in zerolab/data.h.
+// Counting: each sample starts somewhere and goes up by one, modulo the vocabulary. The contract
+// is in zerolab/data.h.
 
 #include "zerolab/data.h"
 

@@ -1,6 +1,5 @@
 // A bigram model with a hidden layer: the next token from the last one alone.
-// Shapes: B sequences, T tokens, C channels, V vocabulary.
-// The contract is in zerolab/model.h.
+// Shapes: B sequences, T tokens, C channels, V vocabulary. The contract is in zerolab/model.h.
 
 #include "zerolab/model.h"
 

@@ -1,6 +1,7 @@
 // Gradient descent with momentum and weight decay.
-// Formula: g <- gradient_multiplier * g + weight_decay * p;  m <- momentum * m + g;  p <- p - lr *
-// m The contract is in zerolab/optimizer.h.
+// Formula: g <- gradient_multiplier * g + weight_decay * p;  m <- momentum * m + g;
+//          p <- p - lr * m
+// The contract is in zerolab/optimizer.h.
 
 #include "zerolab/optimizer.h"
 

@@ -1,5 +1,5 @@
-// Everything in float32, or matrix products in bfloat16 if asked.
-// The contract is in zerolab/precision.h.
+// Everything in float32, or matrix products in bfloat16 if asked. The contract is in
+// zerolab/precision.h.
 
 #include "zerolab/precision.h"
 

@@ -1,6 +1,5 @@
 // The learning rate falls by a factor every so many steps.
-// Formula: lr(s) = lr * factor^floor(s / every).
-// The contract is in zerolab/scheduler.h.
+// Formula: lr(s) = lr * factor^floor(s / every). The contract is in zerolab/scheduler.h.
 
 #include "zerolab/scheduler.h"
 

@@ -1,9 +1,9 @@
 // Collectives between GPU tensors through c10d's NCCL: the same interface as on the CPU, control
 // over Gloo.
 //
-// Operations are queued on streams. wait() makes the current stream wait for the result, not this
-// thread; a peer that is gone shows at the next control exchange, or ends the process through
-// NCCL's own watchdog.
+// Operations are queued on streams. wait() makes the current stream wait for the result, not
+// this thread; a peer that is gone shows at the next control exchange, or ends the process
+// through NCCL's own watchdog.
 #define USE_CUDA
 #define USE_C10D_NCCL
 #include <chrono>

@@ -1,5 +1,6 @@
 #pragma once
-// The one function that libzerolab_nccl.so exports. The host finds it by name, so it links no CUDA.
+// The one function that libzerolab_nccl.so exports. The host finds it by name, so it links no
+// CUDA.
 
 #include <memory>
 

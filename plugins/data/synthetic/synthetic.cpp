@@ -1,4 +1,5 @@
-// Made-up tokens, from the seed alone: nothing to download, and the best loss is known in advance.
+// Made-up tokens, from the seed alone: nothing to download, and the best loss is known in
+// advance.
 //
 //   pattern "random": every token uniform over V. Nothing to learn: the loss stays at ln V.
 //   pattern "cycle":  next = (a * token + c) mod V with probability 1 - noise, else uniform; a is
@@ -8,8 +9,8 @@
 //                     -(1 - noise + noise / V) ln(1 - noise + noise / V) - (V - 1) (noise / V)
 //                     ln(noise / V).
 //
-// Every token is drawn from a key of (seed, split, sample, position): a pure function of the index,
-// without state.
+// Every token is drawn from a key of (seed, split, sample, position): a pure function of the
+// index, without state.
 
 #include <numeric>
 

@@ -4,9 +4,9 @@
 //   tokenizer "char": one token for each different Unicode code point of the file, in ascending
 //   order (the file is UTF-8). tokenizer "byte": token = byte, 256 of them, for any file.
 //
-// Training samples start at every token (stride 1); validation windows do not overlap (stride T),
-// so that every validation token is predicted once. A sample is T tokens and the T that follow
-// each.
+// Training samples start at every token (stride 1); validation windows do not overlap (stride
+// T), so that every validation token is predicted once. A sample is T tokens and the T that
+// follow each.
 
 #include <algorithm>
 #include <cstdint>

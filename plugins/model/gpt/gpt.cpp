@@ -5,10 +5,11 @@
 //   per block: x = x + dropout(proj(attention(norm(x)))); x = x + dropout(proj(gelu(fc(norm(x)))))
 //   logits = head(norm(x)), head = wte unless tie_embeddings = false
 //
-// Shapes: B sequences, T tokens, C channels (embedding_dim), H heads, D = C / H, V vocabulary, N =
-// B * T. Source: Radford et al., "Language Models are Unsupervised Multitask Learners" (2019),
-// section 2.3; sizes as in its table 2. Deviates: no biases unless bias = true; exact GELU unless
-// gelu = "tanh".
+// Shapes: B sequences, T tokens, C channels (embedding_dim), H heads, D = C / H, V vocabulary, N
+// = B * T.
+// Source: Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), section
+// 2.3; sizes as in its table 2.
+// Deviates: no biases unless bias = true; exact GELU unless gelu = "tanh".
 
 #include <cmath>
 #include <limits>

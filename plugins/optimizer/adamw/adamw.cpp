@@ -1,14 +1,14 @@
-// Adam with decoupled weight decay.
-// Formula, with t the number of the update:
+// Adam with decoupled weight decay. Formula, with t the number of the update:
 //   p <- p - lr * weight_decay * p                                     (ranges that decay)
 //   m <- m + (1 - beta1) * (g - m);  v <- beta2 * v + (1 - beta2) * g^2
 //   p <- p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 // Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101,
-// algorithm 2. Deviates: the decay is multiplied by lr, as in PyTorch.
+// algorithm 2.
+// Deviates: the decay is multiplied by lr, as in PyTorch.
 //
-// LibTorch's fused kernel does it in one pass. It works in vectors of up to 16 floats and cuts its
-// threads' parts at 16 elements; its scalar tail rounds otherwise than its body, so what makes the
-// result independent of where ranges begin and end is kRangeAlignment.
+// LibTorch's fused kernel does it in one pass. It works in vectors of up to 16 floats and cuts
+// its threads' parts at 16 elements; its scalar tail rounds otherwise than its body, so what
+// makes the result independent of where ranges begin and end is kRangeAlignment.
 
 #include <vector>
 

@@ -1,6 +1,6 @@
-// Parameters and gradients in float32; matrix products in bfloat16 through autocast. bfloat16 has
-// float32's exponent, so the loss needs no scaling. Source: Kalamkar et al., "A Study of BFLOAT16
-// for Deep Learning Training", arXiv 1905.12322.
+// Parameters and gradients in float32; matrix products in bfloat16 through autocast. bfloat16
+// has float32's exponent, so the loss needs no scaling.
+// Source: Kalamkar et al., "A Study of BFLOAT16 for Deep Learning Training", arXiv 1905.12322.
 
 #include "zerolab/plugin.h"
 #include "zerolab/precision.h"

@@ -1,6 +1,6 @@
 // A constant learning rate after an optional linear warmup.
-// Formula: lr(s) = lr * ((s + 1) / warmup_steps) for s < warmup_steps, else lr.
-// The quotient first: it is exactly 1 at the last warmup step, so that lr is reached exactly.
+// Formula: lr(s) = lr * ((s + 1) / warmup_steps) for s < warmup_steps, else lr. The quotient
+// first: it is exactly 1 at the last warmup step, so that lr is reached exactly.
 
 #include "zerolab/plugin.h"
 #include "zerolab/scheduler.h"

@@ -2,15 +2,16 @@
 // Collectives between ranks, with sums in one fixed order, counters, and a check that all ranks
 // call the same.
 //
-// Every sum is made by all-to-all plus addition in float32 along a stride-doubling tree over ranks:
-// in round k, rank i adds rank i + 2^k (for three ranks (r0 + r1) + r2). So every strategy adds in
-// the same order, whatever the backend.
+// Every sum is made by all-to-all plus addition in float32 along a stride-doubling tree over
+// ranks: in round k, rank i adds rank i + 2^k (for three ranks (r0 + r1) + r2). So every
+// strategy adds in the same order, whatever the backend.
 //
 // Ranks: [collective] functions are called by all ranks in the same order. Each compares a
-// fingerprint (operation, size, dtype, sequence number) first: a mismatch is a PeerError that names
-// both, not an abort. Errors: PeerError when a peer is gone, stuck longer than the time-out, or
-// calls something else. Owns: tensors are the caller's, and stay untouched by the caller until
-// wait().
+// fingerprint (operation, size, dtype, sequence number) first: a mismatch is a PeerError that
+// names both, not an abort.
+// Errors: PeerError when a peer is gone, stuck longer than the time-out, or calls something
+// else.
+// Owns: tensors are the caller's, and stay untouched by the caller until wait().
 
 #include <array>
 #include <cstdint>

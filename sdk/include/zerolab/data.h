@@ -9,7 +9,7 @@
 // Implementing this:
 //  - sample() depends on nothing but its arguments.
 //  - size() is at least one for both splits after open(), or open() throws and says what is too
-//  short.
+//    short.
 
 #include <cstdint>
 #include <span>

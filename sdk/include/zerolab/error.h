@@ -1,6 +1,6 @@
 #pragma once
-// Errors as users see them: one sentence that says where, what, what is allowed, what to do, and an
-// exit code.
+// Errors as users see them: one sentence that says where, what, what is allowed, what to do, and
+// an exit code.
 
 #include <stdexcept>
 #include <string>

@@ -4,8 +4,8 @@
 //
 // The largest magnitude m over all ranks fixes an exponent e; each square is rounded once to a
 // multiple of 2^(e - 50) and the rounded squares are added as integers, which is associative.
-// Relative error of a norm: at most n * 2^-52 of m^2 for n elements. Ranks: gradient_norm is
-// [collective]; the accumulator is local.
+// Relative error of a norm: at most n * 2^-52 of m^2 for n elements.
+// Ranks: gradient_norm is [collective]; the accumulator is local.
 
 #include <cstdint>
 #include <vector>

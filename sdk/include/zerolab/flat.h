@@ -2,12 +2,13 @@
 // The flat layout: where each parameter lives in one padded 1-D space, and how that space is cut
 // into buckets and shards.
 //
-// Trainable parameters stand unit by unit in forward order; inside a unit those with weight decay
-// come first, so that each unit has at most two runs. Every parameter starts on a multiple of
-// kRangeAlignment elements. The space is cut into buckets, each a multiple of R * kRangeAlignment
-// long; rank r owns the r-th of R equal slices of every bucket. Gaps and padding are zero and stay
-// zero. Ranks: local; the layout is a pure function of the declarations, the number of ranks and
-// the bucket size.
+// Trainable parameters stand unit by unit in forward order; inside a unit those with weight
+// decay come first, so that each unit has at most two runs. Every parameter starts on a multiple
+// of kRangeAlignment elements. The space is cut into buckets, each a multiple of R *
+// kRangeAlignment long; rank r owns the r-th of R equal slices of every bucket. Gaps and padding
+// are zero and stay zero.
+// Ranks: local; the layout is a pure function of the declarations, the number of ranks and the
+// bucket size.
 
 #include <cstdint>
 #include <string>

@@ -1,9 +1,9 @@
 #pragma once
 // What strategies that keep whole parameters on every rank have in common: flat parameters,
-// gradients on their way to their owner, and optimizer states of the ranges that this rank updates.
-// A strategy says how gradients are kept, who owns what, and what is published when. Ranks:
-// construction is [collective] (every rank makes the same), update_owned and what it returns are
-// [local].
+// gradients on their way to their owner, and optimizer states of the ranges that this rank
+// updates. A strategy says how gradients are kept, who owns what, and what is published when.
+// Ranks: construction is [collective] (every rank makes the same), update_owned and what it
+// returns are [local].
 
 #include <cstdint>
 #include <vector>

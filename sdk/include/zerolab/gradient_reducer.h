@@ -1,16 +1,16 @@
 #pragma once
-// Gradients on their way from backward to their owner: copied into buckets as they appear, reduced
-// bucket by bucket in layout order while backward goes on, and added over micro-batches along the
-// fixed tree.
+// Gradients on their way from backward to their owner: copied into buckets as they appear,
+// reduced bucket by bucket in layout order while backward goes on, and added over micro-batches
+// along the fixed tree.
 //
-// Order: begin_micro_batch(last), backward, end_micro_batch() per micro-batch; after the last one
-// slice() holds this rank's reduced gradients until release(). Ranks: [collective] everything but
-// construction; collectives are issued in layout order from the last bucket to the first, never in
-// the order of hooks.
+// Order: begin_micro_batch(last), backward, end_micro_batch() per micro-batch; after the last
+// one slice() holds this rank's reduced gradients until release().
+// Ranks: [collective] everything but construction; collectives are issued in layout order from
+// the last bucket to the first, never in the order of hooks.
 //
-// Each reduced micro-batch is added along the same stride-doubling tree as ranks are: (m0 + m1) +
-// (m2 + m3). Together with the tree over ranks this makes the sum over global micro-batches (micro
-// * R + rank) the same for 1, 2, 4 ... ranks.
+// Each reduced micro-batch is added along the same stride-doubling tree as ranks are: (m0 + m1)
+// + (m2 + m3). Together with the tree over ranks this makes the sum over global micro-batches
+// (micro * R + rank) the same for 1, 2, 4 ... ranks.
 
 #include <cstdint>
 #include <deque>

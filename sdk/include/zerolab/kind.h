@@ -1,5 +1,6 @@
 #pragma once
-// The six kinds of plugin: the one vocabulary of TOML tables, headers, folders, tests and commands.
+// The six kinds of plugin: the one vocabulary of TOML tables, headers, folders, tests and
+// commands.
 
 #include <array>
 #include <cstdint>

@@ -2,15 +2,16 @@
 // Kind `model`: the network and its loss.
 //
 // Shapes: B sequences, T tokens, V vocabulary.
-// Order: constructed from its options; declare() once; then loss() per micro-batch and logits() for
-// generation. Ranks: local. A model never communicates.
+// Order: constructed from its options; declare() once; then loss() per micro-batch and logits()
+// for generation.
+// Ranks: local. A model never communicates.
 //
 // Implementing this:
-//  - declare() names every parameter once, unit by unit in forward order; weights used by several
-//  units go to the root unit.
+//  - declare() names every parameter once, unit by unit in forward order; weights used by
+//    several units go to the root unit.
 //  - loss() runs its blocks through units.run() and draws dropout only from the scope.
 //  - loss() returns a sum over counted targets, not a mean: the trainer divides once, over all
-//  ranks.
+//    ranks.
 
 #include <cstdint>
 

@@ -1,13 +1,15 @@
 #pragma once
-// Kind `optimizer`: an elementwise update rule on flat ranges. It does not know about sharding: a
-// strategy hands it the ranges that this rank owns.
+// Kind `optimizer`: an elementwise update rule on flat ranges. It does not know about sharding:
+// a strategy hands it the ranges that this rank owns.
 //
 // Ranks: local.
 //
 // Implementing this:
 //  - update() is elementwise and gives each element the same result wherever the range begins or
-//  ends (ranges start and end
-//    on multiples of kRangeAlignment elements; no approximate reciprocals).
+//    ends (ranges start and end on multiples of kRangeAlignment elements; no approximate
+//    reciprocals).
+//  - update() applies step.gradient_multiplier itself, is called without grad mode, and may get
+//    no range at all.
 //  - States are flat, float32, zero at the start, and named as PyTorch names them.
 
 #include <cstdint>

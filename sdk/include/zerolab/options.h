@@ -1,20 +1,24 @@
 #pragma once
 // Options of a plugin, described once. From the description come validation with file positions,
-// defaults, `zerolab plugins inspect`, the skeleton TOML and the catalogue. A plugin never parses
-// TOML.
+// defaults, `zerolab plugins inspect`, the skeleton TOML and the catalogue. A plugin never
+// parses TOML.
 //
 //   struct Options {
 //     int64_t warmup_steps = 100;
 //     double min_lr = 0;
 //     static void describe(zerolab::Describe<Options>& d) {
-//       d.field("warmup_steps", &Options::warmup_steps, "linear warmup from zero to
-//       lr").unit("steps").at_least(0); d.field("min_lr", &Options::min_lr, "learning rate at the
-//       last step").at_least(0);
+//       d.field("warmup_steps", &Options::warmup_steps, "linear warmup").unit("steps").at_least(0);
+//       d.field("min_lr", &Options::min_lr, "learning rate at the last step").at_least(0);
 //     }
 //     void check(zerolab::Problems& problems) const {   // optional: what one field cannot say
 //       if (min_lr > 1) problems.add("min_lr", "must not exceed 1");
 //     }
 //   };
+//
+// A field may be narrowed: at_least, at_most, above, below; unit; one_of(words); length(entries of
+// a list); required() (no default); path() (made absolute by the host); size() ("25MB" is
+// accepted); keeps_results() (may change on resume). A problem that check() adds names a field
+// that exists; its position is printed.
 
 #include <concepts>
 #include <cstdint>

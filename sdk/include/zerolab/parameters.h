@@ -2,9 +2,10 @@
 // A model's parameters: declared first, given memory by the sharding strategy, filled from keyed
 // generators.
 //
-// Order: the model declares (unit by unit, in forward order); the strategy lays them out and binds
-// memory; initialize() fills. A declared tensor is the one the model computes with from then on:
-// binding changes its storage, not its identity. Ranks: local; every rank declares the same.
+// Order: the model declares (unit by unit, in forward order); the strategy lays them out and
+// binds memory; initialize() fills. A declared tensor is the one the model computes with from
+// then on: binding changes its storage, not its identity.
+// Ranks: local; every rank declares the same.
 
 #include <cstdint>
 #include <functional>

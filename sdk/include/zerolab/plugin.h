@@ -1,12 +1,11 @@
 #pragma once
 // How a shared library offers plugins. In one .cpp of the plugin, at namespace scope:
 //
-//   ZEROLAB_PLUGIN(zerolab::entry<Cosine>("scheduler/cosine", "1.0.0", "linear warmup, then half a
-//   cosine"))
+//   ZEROLAB_PLUGIN(zerolab::entry<Cosine>("scheduler/cosine", "1.0.0", "warmup, half a cosine"));
 //
-// Several entries, separated by commas, make one file offer several plugins. The macro writes two
-// things: the manifest, a TOML text in the ELF section ".zerolab" that the host reads before it
-// loads the file (`readelf -p .zerolab x.so` shows it), and the one exported symbol,
+// Several entries, separated by commas, make one file offer several plugins. The macro writes
+// two things: the manifest, a TOML text in the ELF section ".zerolab" that the host reads before
+// it loads the file (`readelf -p .zerolab x.so` shows it), and the one exported symbol,
 // zerolab_plugin.
 //
 // A plugin class has `struct Options` (options.h; zerolab::NoOptions if there are none), a

@@ -1,8 +1,9 @@
 #pragma once
-// Kind `precision`: dtypes for parameters, compute and gradients; loss scaling. (The wire's dtype
-// is sharding's.)
+// Kind `precision`: dtypes for parameters, compute and gradients; loss scaling. (The wire's
+// dtype is sharding's.)
 //
-// Ranks: local, and the same on every rank: observe() is told one value that all ranks agreed on.
+// Ranks: local, and the same on every rank: observe() is told one value that all ranks agreed
+// on.
 // Source: Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740.
 //
 // Implementing this:

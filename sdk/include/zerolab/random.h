@@ -1,6 +1,6 @@
 #pragma once
-// Random generators keyed by what they are for, so that no order of calls and no world size changes
-// a draw. There is no global generator.
+// Random generators keyed by what they are for, so that no order of calls and no world size
+// changes a draw. There is no global generator.
 
 #include <cstdint>
 #include <initializer_list>

@@ -5,10 +5,10 @@
 // Ranks: local.
 //
 // Implementing this:
-//  - lr(step) depends on nothing but the options, the context and `step`; lr(0) holds for the first
-//  step.
+//  - lr(step) depends on nothing but the options, the context and `step`; lr(0) holds for the
+//    first step.
 //  - lr(s) is finite and not negative for 0 <= s < num_steps, and stays at its last value from
-//  num_steps on.
+//    num_steps on.
 
 #include <cstdint>
 

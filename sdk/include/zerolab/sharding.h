@@ -3,17 +3,19 @@
 //
 // Order, per step: for each micro-batch {begin_micro_batch(last); forward (unit hooks); backward
 // (gradient callbacks); end_micro_batch()}; gradient_norm(); then update() or discard().
-// synchronize() before an evaluation or a checkpoint. Ranks: [collective] attach, end_micro_batch,
-// gradient_norm, update, synchronize; unit hooks if the strategy makes them so. Source: Rajbhandari
-// et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", arXiv 1910.02054.
+// synchronize() before an evaluation or a checkpoint.
+// Ranks: [collective] attach, end_micro_batch, gradient_norm, update, synchronize; unit hooks if
+// the strategy makes them so.
+// Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+// Models", arXiv 1910.02054.
 //
 // Implementing this:
 //  - attach() binds memory to every parameter and initializes it; nothing is allocated per step
-//  after the first.
-//  - Sums are made by Communicator::reduce_scatter or GradientReducer only, so that every strategy
-//  adds in the same order.
+//    after the first.
+//  - Sums are made by Communicator::reduce_scatter or GradientReducer only, so that every
+//    strategy adds in the same order.
 //  - gradient_norm() covers every trainable element exactly once and gives every rank the same
-//  value.
+//    value.
 //  - A trainable parameter without a gradient has a zero gradient, and is still decayed.
 //  - Collectives are issued in an order that does not depend on local data.
 

@@ -1,7 +1,7 @@
 #pragma once
 // Units: the pieces in which a model runs. One mechanism for gathering and freeing parameters,
-// recomputing activations, and seeding dropout; written once here so that no model and no strategy
-// does it again.
+// recomputing activations, and seeding dropout; written once here so that no model and no
+// strategy does it again.
 
 #include <cstdint>
 #include <functional>
