@@ -65,9 +65,6 @@ class JoinedWorld : public World {
   void report_failure(int exit_code, const std::string& message) override {
     if (meeting_) meeting_->report({environment_.rank, exit_code, message});
   }
-  std::optional<std::string> reported_failure() override {
-    return meeting_ ? describe(meeting_->failure()) : std::nullopt;
-  }
   std::optional<std::string> await_failure(double seconds) override {
     return meeting_ ? describe(meeting_->await_failure(seconds)) : std::nullopt;
   }

@@ -55,10 +55,8 @@ class World {
   /// [local] Tells the others (through the store) why this rank fails; the first one to say so
   /// wins. A PeerError's exit code (5) never displaces a rank's own failure.
   virtual void report_failure(int exit_code, const std::string& message) = 0;
-  /// [local] The first failure that any rank reported: its message, with "rank N: " before it. Does
-  /// not block.
-  virtual std::optional<std::string> reported_failure() = 0;
-  /// [local] The same after a PeerError: gives the rank that failed up to `seconds` to say why.
+  /// [local] After a PeerError: the first failure that any rank reported, its message with
+  /// "rank N: " before it. Gives the rank that failed up to `seconds` to say why.
   virtual std::optional<std::string> await_failure(double seconds) = 0;
   /// [collective] A clean end: everyone waits for everyone.
   virtual void leave() = 0;

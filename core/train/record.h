@@ -21,8 +21,8 @@ struct StepRecord {
   bool evaluated = false;  ///< val_loss was measured (and may be NaN for a diverged model)
   bool skipped = false;    ///< a gradient was not finite: no update, on every rank
   double loss_scale = 1;
-  int64_t bytes_moved = 0;  ///< payload that this rank sent in the step
-  int64_t peak_memory_bytes = 0;
+  int64_t bytes_moved = 0;        ///< payload that this rank sent in the step
+  int64_t peak_memory_bytes = 0;  ///< of rank 0; 0 on the others
 };
 
 struct RunResult {

@@ -131,8 +131,10 @@ void run_as_rank_zero(const RunRequest& request, PluginHost& host, const Experim
   }
 }
 
+/// The checked experiment.
 /// What the file may say but this version cannot do is refused, never passed over.
-void refuse_what_is_missing(const Experiment& experiment) {
+Experiment resolve(const ExperimentFile& file, PluginHost& host, int num_ranks) {
+  Experiment experiment = file.resolve(host, num_ranks);
   if (experiment.device != "cpu") {
     throw ConfigError("key 'device': \"" + experiment.device +
                       "\" cannot be trained on by this version; set device = \"cpu\".");
@@ -141,6 +143,7 @@ void refuse_what_is_missing(const Experiment& experiment) {
     throw ConfigError(
         "key 'checkpoint.every': this version writes no checkpoints; set it to 0 or leave it out.");
   }
+  return experiment;
 }
 
 void run_joined(const RunRequest& request, PluginHost& host, const Experiment& experiment,
@@ -169,8 +172,7 @@ void train(const RunRequest& request, const RankEnvironment& environment,
            std::unique_ptr<World>& world) {
   const ExperimentFile file = ExperimentFile::load(request.experiment, request.overrides);
   PluginHost host(search_for(request, file));
-  const Experiment experiment = file.resolve(host, environment.size);
-  refuse_what_is_missing(experiment);
+  const Experiment experiment = resolve(file, host, environment.size);
   WorldOptions options;
   options.check_collectives = experiment.check_collectives;
   options.device = experiment.device;
@@ -198,7 +200,7 @@ bool report(World* world, const RankEnvironment& environment, int exit_code,
 void check_before_launch(const RunRequest& request, int num_ranks) {
   const ExperimentFile file = ExperimentFile::load(request.experiment, request.overrides);
   PluginHost host(search_for(request, file));
-  refuse_what_is_missing(file.resolve(host, num_ranks));
+  resolve(file, host, num_ranks);
 }
 
 int run_rank(const RunRequest& request, const RankEnvironment& environment) {

@@ -164,7 +164,8 @@ StepRecord Trainer::step(int64_t step) {
   plugins_.precision->observe(norm.finite);
   record.bytes_moved = world_.payload_bytes() - bytes_before;
   if (norm.finite) bytes_per_update_ = record.bytes_moved;
-  record.peak_memory_bytes = peak_memory_bytes();
+  // Only rank 0's is recorded.
+  if (world_.rank() == 0) record.peak_memory_bytes = peak_memory_bytes();
   record.step_seconds = seconds_since(started);
   record.tokens_per_sec = sums.tokens / record.step_seconds;
   return record;
