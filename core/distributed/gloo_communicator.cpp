@@ -2,6 +2,7 @@
 #define USE_C10D_GLOO
 #include "distributed/gloo_communicator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -63,12 +64,21 @@ std::shared_ptr<gloo::transport::Device> make_device(const RankEnvironment& envi
                          : ProcessGroupGloo::createDeviceForHostname(address);
 }
 
-/// One c10d group, and what became of it.
+/// Tags tell exchanges apart: each group, and each part that is split off it, counts in a space of
+/// its own, and exchanges that ranks call differently do not meet. (Data of another size would end
+/// the process on Gloo's own thread.)
+constexpr int kFingerprintBits = 12, kCountBits = 8, kTagBits = kFingerprintBits + kCountBits;
+constexpr int kMaxParts = 1 << (31 - kTagBits);
+
+/// One c10d group or a part of it, and what became of it.
 struct Group {
   c10::intrusive_ptr<ProcessGroupGloo> ranks;
   int rank = 0, size = 1;
+  std::vector<int> members;  ///< of a part: its ranks in the whole group; empty: all of them
   double timeout_s = 0;
-  int tag = 0;  ///< of the latest exchange; the same on all ranks
+  int count = 0;  ///< of exchanges, modulo 2^kCountBits; the same on all ranks
+  int part = 0;
+  std::shared_ptr<int> parts = std::make_shared<int>(0);  ///< that were split off
   std::shared_ptr<std::string>
       failure;  ///< the first error, of data or of control; empty while all is well
 
@@ -78,7 +88,25 @@ struct Group {
   void break_off(const std::string& reason) {
     if (failure->empty()) *failure = reason;
   }
-  int next_tag() { return tag = tag == INT32_MAX ? 0 : tag + 1; }
+  int next_tag(uint32_t fingerprint) {
+    count = (count + 1) & ((1 << kCountBits) - 1);
+    const auto short_print = static_cast<int>(fingerprint & ((1U << kFingerprintBits) - 1));
+    return (part << kTagBits) | (short_print << kCountBits) | count;
+  }
+  int in_whole(int peer) const {
+    return members.empty() ? peer : members[static_cast<size_t>(peer)];
+  }
+  std::shared_ptr<Group> split(const std::vector<int>& chosen) const {
+    auto result = std::make_shared<Group>(*this);
+    result->part = ++*parts;
+    if (result->part >= kMaxParts) throw Error("too many groups of ranks were made");
+    result->members.clear();
+    for (const int r : chosen) result->members.push_back(in_whole(r));
+    result->rank = static_cast<int>(std::find(chosen.begin(), chosen.end(), rank) - chosen.begin());
+    result->size = static_cast<int>(chosen.size());
+    result->count = 0;
+    return result;
+  }
 
   [[noreturn]] void fail(const std::exception& error, const char* operation,
                          const std::string& peer) {
@@ -125,10 +153,10 @@ std::shared_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store,
 /// Tensors on their way between this rank and its peers. Holds them until they have arrived.
 class Exchange : public Work {
  public:
-  Exchange(std::shared_ptr<Group> group, const char* operation)
+  Exchange(std::shared_ptr<Group> group, const char* operation, uint32_t fingerprint)
       : group_(std::move(group)), operation_(operation) {
     group_->check();
-    tag_ = group_->next_tag();
+    tag_ = group_->next_tag(fingerprint);
   }
   ~Exchange() override {
     // Peers wait for what is dropped here, or have sent into memory that goes away now.
@@ -139,11 +167,13 @@ class Exchange : public Work {
 
   void receive(const at::Tensor& tensor, int peer) {
     std::vector<at::Tensor> tensors{tensor};
-    start(peer, [&] { return group_->ranks->recv(tensors, peer, tag_); });
+    const int from = group_->in_whole(peer);
+    start(from, [&] { return group_->ranks->recv(tensors, from, tag_); });
   }
   void send(const at::Tensor& tensor, int peer) {
     std::vector<at::Tensor> tensors{tensor};
-    start(peer, [&] { return group_->ranks->send(tensors, peer, tag_); });
+    const int to = group_->in_whole(peer);
+    start(to, [&] { return group_->ranks->send(tensors, to, tag_); });
   }
   void wait() override {
     waited_ = true;
@@ -151,6 +181,10 @@ class Exchange : public Work {
     for (auto& [peer, transfer] : transfers_)
       guard(peer, [&, transfer = transfer] { transfer->wait(); });
     transfers_.clear();
+  }
+  void abandon(const std::string& reason) override {
+    waited_ = true;
+    group_->break_off(reason);
   }
 
  private:
@@ -176,9 +210,10 @@ class Exchange : public Work {
 /// starts with its right-hand neighbour, so that not all of them send to the same one first.
 template <class Piece>
 std::unique_ptr<Exchange> exchange(const std::shared_ptr<Group>& group, const char* operation,
-                                   const at::Tensor& out, const Piece& piece) {
+                                   const at::Tensor& out, const Piece& piece,
+                                   uint32_t fingerprint) {
   const at::NoGradGuard no_grad;
-  auto work = std::make_unique<Exchange>(group, operation);
+  auto work = std::make_unique<Exchange>(group, operation, fingerprint);
   const int64_t length = out.numel() / group->size;
   if (length == 0) return work;
   const auto slot = [&](int r) { return out.narrow(0, r * length, length); };
@@ -195,17 +230,37 @@ std::unique_ptr<Exchange> exchange(const std::shared_ptr<Group>& group, const ch
   return work;
 }
 
+/// Numbers on their way; the tensors are views of the vectors.
+class GlooControlWork : public ControlWork {
+ public:
+  GlooControlWork(const std::shared_ptr<Group>& group, std::vector<int64_t> numbers)
+      : numbers_(std::move(numbers)), all_(numbers_.size() * static_cast<size_t>(group->size)) {
+    const at::Tensor in = view(numbers_);
+    exchange_ = exchange(
+        group, "a control exchange", view(all_), [&](int) { return in; }, 0);
+  }
+  std::vector<int64_t> wait() override {
+    exchange_->wait();
+    return std::move(all_);
+  }
+
+ private:
+  static at::Tensor view(std::vector<int64_t>& numbers) {
+    return at::from_blob(numbers.data(), {static_cast<int64_t>(numbers.size())}, at::kLong);
+  }
+  std::vector<int64_t> numbers_, all_;
+  std::unique_ptr<Exchange> exchange_;
+};
+
 class GlooControlChannel : public ControlChannel {
  public:
   explicit GlooControlChannel(std::shared_ptr<Group> group) : group_(std::move(group)) {}
 
-  void gather(const std::vector<int64_t>& numbers, std::vector<int64_t>& all) override {
-    all.resize(numbers.size() * static_cast<size_t>(group_->size));
-    // Exchanged in place: from_blob only reads `numbers`.
-    const auto length = static_cast<int64_t>(numbers.size());
-    const at::Tensor in = at::from_blob(const_cast<int64_t*>(numbers.data()), {length}, at::kLong);
-    const at::Tensor out = at::from_blob(all.data(), {static_cast<int64_t>(all.size())}, at::kLong);
-    exchange(group_, "a control exchange", out, [&](int) { return in; })->wait();
+  std::unique_ptr<ControlWork> start_gather(std::vector<int64_t> numbers) override {
+    return std::make_unique<GlooControlWork>(group_, std::move(numbers));
+  }
+  std::unique_ptr<ControlChannel> split(const std::vector<int>& ranks) override {
+    return std::make_unique<GlooControlChannel>(group_->split(ranks));
   }
 
  private:
@@ -220,18 +275,22 @@ class GlooCommunicator : public Communicator {
   int size() const override { return data_->size; }
 
  protected:
-  std::unique_ptr<Work> start_all_to_all(const at::Tensor& out, const at::Tensor& in) override {
+  std::unique_ptr<Work> start_all_to_all(const at::Tensor& out, const at::Tensor& in,
+                                         uint32_t fingerprint) override {
     const int64_t length = in.numel() / size();
-    return exchange(data_, "all_to_all", out,
-                    [&](int r) { return in.narrow(0, r * length, length); });
+    return exchange(
+        data_, "all_to_all", out, [&](int r) { return in.narrow(0, r * length, length); },
+        fingerprint);
   }
-  std::unique_ptr<Work> start_all_gather(const at::Tensor& out, const at::Tensor& in) override {
-    return exchange(data_, "all_gather", out, [&](int) { return in; });
+  std::unique_ptr<Work> start_all_gather(const at::Tensor& out, const at::Tensor& in,
+                                         uint32_t fingerprint) override {
+    return exchange(
+        data_, "all_gather", out, [&](int) { return in; }, fingerprint);
   }
   void run_broadcast(const at::Tensor& tensor, int root) override {
     const at::NoGradGuard no_grad;
     // Not Gloo's own: c10d's record of collectives races between groups of one process.
-    Exchange work(data_, "broadcast");
+    Exchange work(data_, "broadcast", 0);
     if (tensor.numel() > 0) {
       for (int peer = 0; rank() == root && peer < size(); ++peer) {
         if (peer != root) work.send(tensor, peer);
@@ -240,9 +299,12 @@ class GlooCommunicator : public Communicator {
     }
     work.wait();
   }
-  void run_gather_control(const std::vector<int64_t>& numbers, std::vector<int64_t>& all) override {
+  std::unique_ptr<ControlWork> start_gather_control(std::vector<int64_t> numbers) override {
     data_->check();
-    control_->gather(numbers, all);
+    return control_->start_gather(std::move(numbers));
+  }
+  std::unique_ptr<Communicator> start_split(const std::vector<int>& ranks) override {
+    return std::make_unique<GlooCommunicator>(data_->split(ranks), control_->split(ranks));
   }
 
  private:

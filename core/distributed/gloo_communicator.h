@@ -25,8 +25,10 @@ namespace zerolab {
 class ControlChannel {
  public:
   virtual ~ControlChannel() = default;
-  /// [collective] all[R * length] = every rank's numbers; the same length everywhere.
-  virtual void gather(const std::vector<int64_t>& numbers, std::vector<int64_t>& all) = 0;
+  /// [collective] Every rank's numbers, [R * length]; the same length everywhere.
+  virtual std::unique_ptr<ControlWork> start_gather(std::vector<int64_t> numbers) = 0;
+  /// [collective] A channel among some ranks; as Communicator::split.
+  virtual std::unique_ptr<ControlChannel> split(const std::vector<int>& ranks) = 0;
 };
 
 /// [collective] [setup]

@@ -30,6 +30,11 @@ struct BatchConfig {
   static void describe(Describe<BatchConfig>& d);
 };
 
+struct MemoryConfig {
+  bool activation_checkpointing = false;
+  static void describe(Describe<MemoryConfig>& d);
+};
+
 struct EvaluationConfig {
   int64_t every = 0;        ///< steps; 0: only at the end
   int64_t num_samples = 0;  ///< sequences of the validation split; 0: all of it
@@ -51,6 +56,7 @@ struct Experiment {
   int64_t threads = 0;  ///< per rank; 0: cores / ranks on this machine
   bool check_collectives = true;
   BatchConfig batch;
+  MemoryConfig memory;
   EvaluationConfig evaluation;
   CheckpointConfig checkpoint;
   std::array<PluginChoice, 6> plugins;  ///< indexed by Kind

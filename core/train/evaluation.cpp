@@ -26,6 +26,7 @@ double evaluate(EvaluationParts parts, int64_t num_samples, int64_t batch_size) 
     parts.units.begin(false, 0);
     const AutocastScope autocast(parts.precision.autocast_dtype);
     const double loss = parts.model.loss(batch, parts.units).item<double>();
+    parts.units.end();
     mine.push_back(b < num_batches ? loss : 0);
     mine.push_back(b < num_batches ? static_cast<double>(batch.num_targets) : 0);
   }

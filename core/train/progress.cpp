@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "train/byte_report.h"
+
 namespace zerolab {
 namespace {
 
@@ -39,8 +41,12 @@ int64_t round_interval(int64_t steps) {
   return 1;
 }
 
+/// Whole numbers without a point.
 nlohmann::json number_or_null(double value) {
-  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+  constexpr double kWhole = 1LL << 53;
+  if (!std::isfinite(value)) return nullptr;
+  if (value == std::floor(value) && std::abs(value) < kWhole) return static_cast<int64_t>(value);
+  return value;
 }
 
 }  // namespace
@@ -105,25 +111,19 @@ void print_header(std::FILE* out, const RunDescription& run, int64_t parameters,
 }
 
 void print_summary(std::FILE* out, const RunDescription& run, const RunResult& r) {
-  const auto bytes = [](int64_t n) {
-    return fmt::format("{} ({} bytes)", format_bytes(static_cast<double>(n)), n);
-  };
   write(out, "\nfinished {} steps in {}\n", r.last.step, format_duration(r.seconds));
   write(out, "  final loss                     {:.4f}\n", plain(r.last.loss));
   if (r.last.evaluated) write(out, "  validation loss                {:.4f}\n", plain(r.val_loss));
   write(out, "  tokens per second              {:.0f}\n", r.tokens_per_sec);
   if (r.skipped_steps > 0) write(out, "  skipped steps                  {}\n", r.skipped_steps);
-  write(out, "  parameters per rank            {}\n", bytes(r.parameter_bytes));
-  write(out, "  gradients per rank             {}\n", bytes(r.gradient_bytes));
-  write(out, "  optimizer state per rank       {}\n", bytes(r.optimizer_bytes));
-  write(out, "  bytes moved per rank and step  {}\n", bytes(r.bytes_moved_per_step));
+  write(out, "{}", byte_report(r));
   write(out, "  run folder                     {}\n",
         std::filesystem::proximate(run.run_folder).string());
   std::fflush(out);
 }
 
 std::string summary_json(const RunDescription& run, const RunResult& r) {
-  const nlohmann::json summary = {
+  nlohmann::json summary = {
       {"name", run.name},
       {"run_folder", run.run_folder},
       {"ranks", run.num_ranks},
@@ -135,37 +135,45 @@ std::string summary_json(const RunDescription& run, const RunResult& r) {
       {"tokens_per_sec", r.tokens_per_sec},
       {"skipped_steps", r.skipped_steps},
       {"parameters", r.parameters},
-      {"parameter_bytes", r.parameter_bytes},
-      {"gradient_bytes", r.gradient_bytes},
-      {"optimizer_bytes", r.optimizer_bytes},
-      {"bucket_bytes", r.bucket_bytes},
-      {"bytes_moved_per_step", r.bytes_moved_per_step},
       {"peak_memory_bytes", r.last.peak_memory_bytes},
+      {"peak_tensor_bytes", r.last.peak_tensor_bytes},
   };
+  for (const auto& [name, value] : byte_numbers(r)) summary[name] = number_or_null(value);
   return summary.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 const std::vector<std::string>& metric_columns() {
-  static const std::vector<std::string> kColumns = {
-      "step",         "loss",     "lr",      "grad_norm",  "tokens",      "tokens_per_sec",
-      "step_seconds", "val_loss", "skipped", "loss_scale", "bytes_moved", "peak_memory_bytes"};
+  static const std::vector<std::string> kColumns = [] {
+    std::vector<std::string> columns = {"step",         "loss",        "lr",
+                                        "grad_norm",    "tokens",      "tokens_per_sec",
+                                        "step_seconds", "val_loss",    "skipped",
+                                        "loss_scale",   "bytes_moved", "bytes_moved_predicted"};
+    columns.push_back("peak_memory_bytes");
+    columns.push_back("peak_tensor_bytes");
+    for (std::string& name : collective_columns()) columns.push_back(std::move(name));
+    return columns;
+  }();
   return kColumns;
 }
 
 std::vector<double> metric_row(const StepRecord& r) {
   const auto number = [](auto n) { return static_cast<double>(n); };
-  return {number(r.step),
-          r.loss,
-          r.lr,
-          r.grad_norm,
-          number(r.tokens),
-          r.tokens_per_sec,
-          r.step_seconds,
-          r.val_loss,
-          number(r.skipped),
-          r.loss_scale,
-          number(r.bytes_moved),
-          number(r.peak_memory_bytes)};
+  std::vector<double> row = {number(r.step),
+                             r.loss,
+                             r.lr,
+                             r.grad_norm,
+                             number(r.tokens),
+                             r.tokens_per_sec,
+                             r.step_seconds,
+                             r.val_loss,
+                             number(r.skipped),
+                             r.loss_scale,
+                             number(r.bytes_moved),
+                             r.bytes_moved_predicted,
+                             number(r.peak_memory_bytes),
+                             number(r.peak_tensor_bytes)};
+  append_values(r.collectives, row);
+  return row;
 }
 
 }  // namespace zerolab

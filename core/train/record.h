@@ -2,12 +2,41 @@
 // What a run tells about itself: one record a step, one result at the end. No LibTorch here: the
 // files that print include it.
 
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace zerolab {
+
+/// Kinds of collectives, in the order of CollectiveKind.
+inline constexpr std::array<const char*, 5> kCollectiveWords = {
+    "reduce_scatter", "all_gather", "all_to_all", "broadcast", "control"};
+
+/// What one kind of collective did on this rank: in a step, or in a step on average.
+struct CollectiveRecord {
+  double calls = 0;
+  double bytes = 0;            ///< payload sent to other ranks
+  double seconds = 0;          ///< from start to completion
+  double exposed_seconds = 0;  ///< of these, spent waiting
+  void add(const CollectiveRecord& other, double factor) {
+    calls += factor * other.calls;
+    bytes += factor * other.bytes;
+    seconds += factor * other.seconds;
+    exposed_seconds += factor * other.exposed_seconds;
+  }
+  CollectiveRecord over(double steps) const {
+    return {calls / steps, bytes / steps, seconds / steps, exposed_seconds / steps};
+  }
+};
+using CollectiveRecords = std::array<CollectiveRecord, kCollectiveWords.size()>;
+
+/// Bytes of one rank, predicted or counted: held, by category, and moved in a step with an update.
+struct RankBytes {
+  int64_t parameters = 0, gradients = 0, optimizer = 0, buckets = 0, gathered = 0, moved = 0;
+};
 
 struct StepRecord {
   int64_t step = 0;  ///< number of the step just finished, from 1
@@ -21,8 +50,12 @@ struct StepRecord {
   bool evaluated = false;  ///< val_loss was measured (and may be NaN for a diverged model)
   bool skipped = false;    ///< a gradient was not finite: no update, on every rank
   double loss_scale = 1;
-  int64_t bytes_moved = 0;        ///< payload that this rank sent in the step
-  int64_t peak_memory_bytes = 0;  ///< of rank 0; 0 on the others
+  int64_t bytes_moved = 0;  ///< payload that this rank sent in the step; without control traffic
+  /// What its strategy said; NaN if it says nothing, or the step was skipped.
+  double bytes_moved_predicted = std::numeric_limits<double>::quiet_NaN();
+  CollectiveRecords collectives;  ///< of the step
+  int64_t peak_memory_bytes = 0;  ///< of rank 0's process; 0 on the others
+  int64_t peak_tensor_bytes = 0;  ///< of this rank's tensors, so far
 };
 
 struct RunResult {
@@ -32,9 +65,10 @@ struct RunResult {
   double seconds = 0;
   int64_t parameters = 0;  ///< elements, trainable and frozen
   int64_t skipped_steps = 0;
-  int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0,
-          bucket_bytes = 0;          ///< held by this rank
-  int64_t bytes_moved_per_step = 0;  ///< in the last step that was not skipped
+  RankBytes counted;  ///< held at the peak; moved in the last step that was not skipped
+  std::optional<RankBytes> predicted;  ///< nothing from a strategy that states no footprint
+  CollectiveRecords collectives;       ///< means over steps with an update after the first tenth
+  int64_t saved_by_reducing_every_step = 0;  ///< bytes a step that reduce_every = "step" would save
 };
 
 /// Told what happens; on rank 0 it prints and writes, elsewhere it is silent.

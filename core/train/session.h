@@ -3,18 +3,13 @@
 // Ranks: collective.
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
-#include "distributed/world.h"
-#include "host/plugin_host.h"
+#include "train/rank_session.h"
 
 namespace zerolab {
 
 struct RunRequest {
-  std::filesystem::path experiment;
-  std::vector<std::string> overrides;
-  PluginSearch search;
+  ExperimentRequest source;
   std::filesystem::path run_dir;  ///< empty: runs/<name>-<n>
   bool json = false;  ///< the summary as JSON on standard output, progress on standard error
 };

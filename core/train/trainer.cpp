@@ -13,6 +13,7 @@
 
 #include "train/autocast_scope.h"
 #include "train/evaluation.h"
+#include "train/tensor_memory.h"
 
 namespace zerolab {
 namespace {
@@ -85,7 +86,14 @@ Trainer::Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communi
   check_state_names(*plugins.optimizer, experiment.plugin(Kind::kOptimizer).name);
   plugins.sharding->attach(
       {parameters_, world, *plugins.optimizer, policy_, experiment.seed, reduce_every});
+  bytes_ = std::make_unique<ByteRecord>(
+      world, *plugins.sharding,
+      FootprintRequest{parameters_, world.size(), policy_,
+                       static_cast<int64_t>(plugins.optimizer->state_names().size()),
+                       experiment.batch.gradient_accumulation_steps, reduce_every},
+      experiment.steps / 10);
   units_.set_listener(plugins.sharding.get());
+  units_.set_activation_checkpointing(experiment.memory.activation_checkpointing);
   batcher_ = std::make_unique<Batcher>(*plugins.data, experiment.batch, experiment.seed,
                                        world.rank(), world.size());
   backward_seed_ = at::full({}, 1, at::TensorOptions().dtype(at::kFloat));
@@ -126,7 +134,7 @@ std::string Trainer::where(int64_t step) const {
 
 StepRecord Trainer::step(int64_t step) {
   const auto started = Clock::now();
-  const int64_t bytes_before = world_.payload_bytes();
+  bytes_->begin_step();
   StepRecord record;
   record.step = step + 1;
   phase_ = "schedule";
@@ -162,10 +170,10 @@ StepRecord Trainer::step(int64_t step) {
     ++skipped_steps_;
   }
   plugins_.precision->observe(norm.finite);
-  record.bytes_moved = world_.payload_bytes() - bytes_before;
-  if (norm.finite) bytes_per_update_ = record.bytes_moved;
+  bytes_->end_step(record);
   // Only rank 0's is recorded.
   if (world_.rank() == 0) record.peak_memory_bytes = peak_memory_bytes();
+  record.peak_tensor_bytes = peak_tensor_bytes();
   record.step_seconds = seconds_since(started);
   record.tokens_per_sec = sums.tokens / record.step_seconds;
   return record;
@@ -186,6 +194,7 @@ void Trainer::micro_batch(int64_t step, int64_t micro, double loss_scale) {
   phase_ = "backward";
   backward_seed_.fill_(loss_scale / nominal_tokens_);
   loss.backward(backward_seed_);
+  units_.end();
   plugins_.sharding->end_micro_batch();
   losses_.push_back(loss.item<double>());
   tokens_.push_back(static_cast<double>(batch.num_targets));
@@ -227,12 +236,7 @@ RunResult Trainer::result(const StepRecord& last, std::vector<double> rates, dou
   result.seconds = seconds;
   result.parameters = parameters_.total_numel();
   result.skipped_steps = skipped_steps_;
-  const HeldBytes held = plugins_.sharding->held_bytes();
-  result.parameter_bytes = held.parameters;
-  result.gradient_bytes = held.gradients;
-  result.optimizer_bytes = held.optimizer;
-  result.bucket_bytes = held.buckets;
-  result.bytes_moved_per_step = bytes_per_update_;
+  bytes_->finish(result);
   // The first steps warm caches up.
   rates.erase(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 10));
   if (!rates.empty()) {

@@ -21,6 +21,7 @@
 
 #include "experiment/experiment.h"
 #include "train/batcher.h"
+#include "train/byte_record.h"
 #include "train/record.h"
 
 namespace zerolab {
@@ -76,7 +77,8 @@ class Trainer {
   double nominal_tokens_;
   at::Tensor backward_seed_;
   std::vector<double> losses_, tokens_;  // per micro-batch of this step
-  int64_t applied_updates_ = 0, skipped_steps_ = 0, trained_tokens_ = 0, bytes_per_update_ = 0;
+  int64_t applied_updates_ = 0, skipped_steps_ = 0, trained_tokens_ = 0;
+  std::unique_ptr<ByteRecord> bytes_;
   const char* phase_ = "set-up";
 };
 

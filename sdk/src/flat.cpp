@@ -15,33 +15,70 @@ int64_t round_up(int64_t n, int64_t multiple) {
 
 }  // namespace
 
-FlatLayout::FlatLayout(const Parameters& parameters, int num_ranks, int64_t bucket_elements)
-    : num_ranks_(num_ranks) {
-  for (int unit = 0; unit < parameters.num_units(); ++unit) {
-    for (const bool decay : {true, false}) {
-      const int64_t start = length_;
-      for (size_t i = 0; i < parameters.size(); ++i) {
-        const ParameterInfo& info = parameters.info(i);
-        if (info.unit != unit || info.decay != decay || !info.requires_grad) continue;
-        slots_.push_back({i, length_, info.numel});
-        length_ += round_up(info.numel, kRangeAlignment);
-      }
-      if (length_ == start) continue;
-      if (!runs_.empty() && runs_.back().decay == decay) {
-        runs_.back().length += length_ - start;
-      } else {
-        runs_.push_back({start, length_ - start, decay});
-      }
+FlatLayout::FlatLayout(const Parameters& parameters, const LayoutRules& rules)
+    : num_ranks_(rules.num_ranks) {
+  const int num_units = parameters.num_units();
+  if (!rules.cut_at_units) {
+    for (int unit = 0; unit < num_units; ++unit) add_unit(parameters, unit, rules, false);
+    close_region(0, rules);
+    return;
+  }
+  for (int unit = 0; unit < num_units; ++unit) add_unit(parameters, unit, rules, true);
+  close_region(0, rules);
+  for (int unit = 0; unit < num_units; ++unit) {
+    const int64_t start = length_;
+    add_unit(parameters, unit, rules, false);
+    close_region(start, rules);
+  }
+}
+
+/// With cut_at_units a unit comes twice: its small parameters, then the others.
+void FlatLayout::add_unit(const Parameters& parameters, int unit, const LayoutRules& rules,
+                          bool small) {
+  for (const bool decay : {true, false}) {
+    const int64_t start = length_;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const ParameterInfo& info = parameters.info(i);
+      if (info.unit != unit || info.decay != decay || !info.requires_grad) continue;
+      if (rules.cut_at_units && (info.numel < rules.region_zero_below) != small) continue;
+      slots_.push_back({i, length_, info.numel});
+      length_ += round_up(info.numel, kRangeAlignment);
+    }
+    if (length_ == start) continue;
+    if (!runs_.empty() && runs_.back().decay == decay) {
+      runs_.back().length += length_ - start;
+    } else {
+      runs_.push_back({start, length_ - start, decay});
     }
   }
-  const int64_t grain = num_ranks * kRangeAlignment;
-  const int64_t padded = round_up(length_, grain);
-  if (!runs_.empty()) runs_.back().length += padded - length_;
+}
+
+void FlatLayout::close_region(int64_t start, const LayoutRules& rules) {
+  const int64_t grain = std::max(rules.num_ranks, rules.grain_ranks) * kRangeAlignment;
+  const int64_t padded = start + round_up(length_ - start, grain);
+  if (padded > start) runs_.back().length += padded - length_;
   length_ = padded;
-  const int64_t bucket_length = std::max(grain, bucket_elements / grain * grain);
-  for (int64_t offset = 0; offset < length_; offset += bucket_length) {
+  Region region{start, length_ - start, buckets_.size(), 0};
+  const int64_t bucket_length = std::max(grain, rules.bucket_elements / grain * grain);
+  for (int64_t offset = start; offset < length_; offset += bucket_length) {
     buckets_.push_back({offset, std::min(bucket_length, length_ - offset)});
+    longest_bucket_ = std::max(longest_bucket_, buckets_.back().length);
   }
+  region.end_bucket = buckets_.size();
+  regions_.push_back(region);
+}
+
+size_t FlatLayout::bucket_at(int64_t offset) const {
+  const auto after =
+      std::upper_bound(buckets_.begin(), buckets_.end(), offset,
+                       [](int64_t value, const Bucket& bucket) { return value < bucket.offset; });
+  return static_cast<size_t>(after - buckets_.begin()) - 1;
+}
+
+std::pair<size_t, size_t> FlatLayout::slot_buckets(size_t slot) const {
+  const Slot& s = slots_[slot];
+  if (s.numel == 0) return {1, 0};
+  return {bucket_at(s.offset), bucket_at(s.offset + s.numel - 1)};
 }
 
 std::vector<FlatRange> FlatLayout::ranges(int rank) const {
@@ -63,8 +100,10 @@ std::vector<FlatRange> FlatLayout::ranges(int rank) const {
 
 std::vector<FlatPiece> FlatLayout::pieces(int rank) const {
   std::vector<FlatPiece> result;
-  for (const Slot& slot : slots_) {
-    for (size_t b = 0; b < buckets_.size(); ++b) {
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    const Slot& slot = slots_[s];
+    const auto [first, last] = slot_buckets(s);
+    for (size_t b = first; b <= last && first <= last; ++b) {
       const int64_t begin = rank < 0 ? buckets_[b].offset : slice_offset(b, rank);
       const int64_t end = begin + (rank < 0 ? buckets_[b].length : slice_length(b));
       const int64_t owned = rank < 0 ? begin : owned_offset(b);
@@ -78,44 +117,25 @@ std::vector<FlatPiece> FlatLayout::pieces(int rank) const {
   return result;
 }
 
-void FlatParameters::allocate(Parameters& parameters, const FlatLayout& layout, uint64_t seed) {
-  const auto options = at::TensorOptions().dtype(at::kFloat);
-  int64_t frozen_length = 0;
+int64_t frozen_length(const Parameters& parameters) {
+  int64_t length = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters.info(i).requires_grad)
-      frozen_length += round_up(parameters.info(i).numel, kRangeAlignment);
+    const ParameterInfo& info = parameters.info(i);
+    if (!info.requires_grad) length += round_up(info.numel, kRangeAlignment);
   }
-  flat_ = at::zeros({layout.length()}, options);
-  frozen_ = at::zeros({frozen_length}, options);
-  for (const Slot& slot : layout.slots()) parameters.bind(slot.parameter, flat_, slot.offset);
+  return length;
+}
+
+at::Tensor allocate_frozen(Parameters& parameters, uint64_t seed) {
+  at::Tensor memory = at::zeros({frozen_length(parameters)}, at::TensorOptions().dtype(at::kFloat));
   int64_t offset = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters.info(i).requires_grad) {
-      parameters.bind(i, frozen_, offset);
-      offset += round_up(parameters.info(i).numel, kRangeAlignment);
-    }
+    if (parameters.info(i).requires_grad) continue;
+    parameters.bind(i, memory, offset);
     parameters.initialize(i, seed);
+    offset += round_up(parameters.info(i).numel, kRangeAlignment);
   }
-}
-
-at::Tensor FlatParameters::bucket(const FlatLayout& layout, size_t index) const {
-  return flat_.narrow(0, layout.buckets()[index].offset, layout.buckets()[index].length);
-}
-
-at::Tensor FlatParameters::slice(const FlatLayout& layout, size_t index, int rank) const {
-  return flat_.narrow(0, layout.slice_offset(index, rank), layout.slice_length(index));
-}
-
-void FlatParameters::publish(const FlatLayout& layout, Communicator& world) const {
-  std::vector<std::unique_ptr<Work>> works;
-  for (size_t b = 0; b < layout.buckets().size(); ++b) {
-    works.push_back(world.all_gather(bucket(layout, b), slice(layout, b, world.rank())));
-  }
-  for (const auto& work : works) work->wait();
-}
-
-int64_t FlatParameters::bytes() const {
-  return static_cast<int64_t>(flat_.nbytes() + frozen_.nbytes());
+  return memory;
 }
 
 }  // namespace zerolab

@@ -19,43 +19,116 @@ at::TensorOptions floats() {
   return at::TensorOptions().dtype(at::kFloat);
 }
 
+int64_t bytes_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+}
+
 }  // namespace
 
 GradientReducer::GradientReducer(Parameters& parameters, const FlatLayout& layout,
-                                 Communicator& world, ReducerTraits traits)
-    : parameters_(parameters), layout_(layout), world_(world), traits_(traits) {
-  // Alone, the owned slice of a bucket is the bucket: keeping all of it copies nothing.
-  if (world.size() == 1) traits_.keep_full = true;
-  const auto& buckets = layout.buckets();
-  slot_of_parameter_.assign(parameters.size(), -1);
-  bucket_slots_.assign(buckets.size(), 0);
-  buffers_.resize(buckets.size());
-  seen_.assign(layout.slots().size(), false);
-  for (size_t s = 0; s < layout.slots().size(); ++s) {
-    const Slot& slot = layout.slots()[s];
-    slot_of_parameter_[slot.parameter] = static_cast<int64_t>(s);
-    const int64_t width = buckets[0].length;
-    const auto first = static_cast<size_t>(slot.offset / width);
-    const auto last =
-        static_cast<size_t>(std::max(slot.offset, slot.offset + slot.numel - 1) / width);
-    slot_buckets_.emplace_back(first, std::min(last, buckets.size() - 1));
-    for (size_t b = first; b <= slot_buckets_.back().second; ++b) ++bucket_slots_[b];
+                                 ReduceRoute route, ReducerTraits traits)
+    : parameters_(parameters),
+      layout_(layout),
+      route_(route),
+      traits_(traits),
+      owner_wire_(traits.wire) {
+  // Alone, the owned slice of a bucket is the bucket: keeping all of it copies nothing, and nothing
+  // is sent that a wire could round.
+  if (route.owners.size() == 1) {
+    traits_.keep_full = true;
+    owner_wire_ = WireDtype::kFloat32;
   }
+  slot_of_parameter_.assign(parameters.size(), -1);
+  for (size_t s = 0; s < layout.slots().size(); ++s) {
+    slot_of_parameter_[layout.slots()[s].parameter] = static_cast<int64_t>(s);
+  }
+  seen_.assign(layout.slots().size(), false);
+  waiting_.resize(layout.slots().size());
+  make_segments();
+  make_stages();
   if (traits_.keep_full) {
     full_ = at::zeros({layout.length()}, floats());
   } else {
     shard_ = at::zeros({layout.shard_length()}, floats());
+  }
+  if (traits_.error_feedback && owner_wire_ != WireDtype::kFloat32) {
+    residual_ = at::zeros({layout.length()}, floats());
   }
   parameters.on_gradient([this](size_t parameter) { gradient_ready(parameter); });
 }
 
 GradientReducer::~GradientReducer() = default;
 
+void GradientReducer::make_segments() {
+  segments_.resize(layout_.buckets().size());
+  for (size_t s = 0; s < layout_.slots().size(); ++s) {
+    const Slot& slot = layout_.slots()[s];
+    const auto [first, last] = layout_.slot_buckets(s);
+    for (size_t b = first; b <= last && first <= last; ++b) {
+      const Bucket& bucket = layout_.buckets()[b];
+      const int64_t from = std::max(slot.offset, bucket.offset);
+      const int64_t to = std::min(slot.offset + slot.numel, bucket.offset + bucket.length);
+      segments_[b].push_back({s, from - bucket.offset, from - slot.offset, to - from});
+    }
+  }
+  const auto& regions = layout_.regions();
+  for (size_t r = 0; r < regions.size(); ++r) {
+    const std::string of = regions.size() == 1 ? std::string()
+                           : r == 0
+                               ? std::string(" of small parameters,")
+                               : " of unit " + parameters_.unit_name(static_cast<int>(r) - 1) + ",";
+    for (size_t b = regions[r].first_bucket; b < regions[r].end_bucket; ++b) {
+      labels_.push_back("gradients" + of + " bucket " + std::to_string(b));
+    }
+  }
+}
+
+size_t GradientReducer::depth(const FlatLayout& layout, const ReducerTraits& traits) {
+  return std::min(traits.overlap ? kMaxPending : 1, layout.buckets().size());
+}
+
+void GradientReducer::make_stages() {
+  const int64_t longest = layout_.longest_bucket();
+  const int ranks = route_.owners.size();
+  const int64_t wire = reduce_scatter_buffer_bytes(owner_wire_, longest, ranks);
+  const auto bytes = at::TensorOptions().dtype(at::kByte);
+  stages_.resize(depth(layout_, traits_));
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    free_stages_.push_back(i);
+    Stage& stage = stages_[i];
+    if (!traits_.keep_full) stage.bucket = at::empty({longest}, floats());
+    if (wire == 0) continue;
+    if (owner_wire_ == WireDtype::kFloat32) {
+      stage.wire.received = at::empty({longest}, floats());
+    } else {
+      stage.wire.send = at::empty({wire / 2}, bytes);
+      stage.wire.received = at::empty({wire / 2}, bytes);
+    }
+  }
+  if (route_.replicas == nullptr) return;
+  const int64_t slice = longest / ranks;
+  const int64_t across = reduce_scatter_buffer_bytes(traits_.wire, slice, route_.replicas->size());
+  if (across == 0) return;
+  if (traits_.wire == WireDtype::kFloat32) {
+    replica_buffers_.received = at::empty({slice}, floats());
+  } else {
+    replica_buffers_.send = at::empty({across / 2}, bytes);
+    replica_buffers_.received = at::empty({across / 2}, bytes);
+  }
+}
+
 void GradientReducer::begin_micro_batch(bool last) {
   last_ = last;
   reducing_ = last || traits_.reduce_every == ReduceEvery::kMicroBatch;
-  missing_ = bucket_slots_;
+  if (!reducing_ && !full_.defined()) full_ = at::zeros({layout_.length()}, floats());
+  missing_.clear();
+  for (const auto& segments : segments_) missing_.push_back(segments.size());
+  buckets_to_send_.assign(layout_.slots().size(), 0);
+  for (const auto& segments : segments_) {
+    for (const Segment& segment : segments) ++buckets_to_send_[segment.slot];
+  }
   std::fill(seen_.begin(), seen_.end(), false);
+  launched_.assign(layout_.buckets().size(), false);
   next_bucket_ = static_cast<int64_t>(layout_.buckets().size()) - 1;
 }
 
@@ -66,101 +139,113 @@ void GradientReducer::gradient_ready(size_t parameter) {
     throw PluginError("parameter '" + parameters_.info(parameter).name +
                       "' got two gradients in one backward");
   }
-  at::Tensor& gradient = parameters_.tensor(parameter).mutable_grad();
-  store_gradient(slot, gradient);
-  gradient.reset();
   seen_[slot] = true;
-  for (size_t b = slot_buckets_[slot].first; b <= slot_buckets_[slot].second; ++b) --missing_[b];
-  launch_ready_buckets();
-}
-
-void GradientReducer::store_gradient(size_t slot_index, const at::Tensor& gradient) {
-  const Slot& slot = layout_.slots()[slot_index];
-  const bool add = traits_.reduce_every == ReduceEvery::kStep && micro_batch_ > 0;
-  const auto put = [add](const at::Tensor& to, const at::Tensor& from) {
-    if (add) {
-      to.add_(from);
-    } else {
-      to.copy_(from);
-    }
-  };
-  const auto [first, last] = slot_buckets_[slot_index];
-  if (traits_.keep_full) {
-    return put(full_.narrow(0, slot.offset, slot.numel).view(gradient.sizes()), gradient);
+  at::Tensor& gradient = parameters_.tensor(parameter).mutable_grad();
+  const auto [first, last] = layout_.slot_buckets(slot);
+  if (full_.defined()) {
+    add_to_full(layout_.slots()[slot], gradient);
+  } else if (first <= last) {
+    waiting_[slot] = gradient.reshape({-1});
   }
-  if (first == last) {
-    const int64_t offset = slot.offset - layout_.buckets()[first].offset;
-    return put(bucket_buffer(first).narrow(0, offset, slot.numel).view(gradient.sizes()), gradient);
-  }
-  const at::Tensor flat = gradient.reshape({-1});
-  for (size_t b = first; b <= last; ++b) {
-    const Bucket& bucket = layout_.buckets()[b];
-    const int64_t from = std::max(slot.offset, bucket.offset);
-    const int64_t count = std::min(slot.offset + slot.numel, bucket.offset + bucket.length) - from;
-    put(bucket_buffer(b).narrow(0, from - bucket.offset, count),
-        flat.narrow(0, from - slot.offset, count));
-  }
-}
-
-at::Tensor& GradientReducer::bucket_buffer(size_t bucket) {
-  at::Tensor& buffer = buffers_[bucket];
-  if (buffer.defined()) return buffer;
-  const Bucket& cut = layout_.buckets()[bucket];
-  if (traits_.keep_full) {
-    buffer = full_.narrow(0, cut.offset, cut.length);
-    return buffer;
-  }
-  at::Tensor memory;
-  if (pool_.empty()) {
-    memory = at::empty({layout_.buckets()[0].length}, floats());
-    live_bucket_bytes_ += static_cast<int64_t>(memory.nbytes());
-    peak_bucket_bytes_ = std::max(peak_bucket_bytes_, live_bucket_bytes_);
-  } else {
-    memory = std::move(pool_.back());
-    pool_.pop_back();
-  }
-  buffer = memory.narrow(0, 0, cut.length);
-  buffer.zero_();  // gaps, and parameters that get no gradient
-  return buffer;
-}
-
-void GradientReducer::launch_ready_buckets() {
-  while (reducing_ && next_bucket_ >= 0 && missing_[static_cast<size_t>(next_bucket_)] == 0) {
+  gradient.reset();
+  for (size_t b = first; b <= last && first <= last; ++b) --missing_[b];
+  if (traits_.by_region || !reducing_) return;
+  while (next_bucket_ >= 0 && missing_[static_cast<size_t>(next_bucket_)] == 0) {
     launch(static_cast<size_t>(next_bucket_--));
   }
 }
 
+void GradientReducer::add_to_full(const Slot& slot, const at::Tensor& gradient) const {
+  const at::Tensor to = full_.narrow(0, slot.offset, slot.numel).view(gradient.sizes());
+  if (traits_.reduce_every == ReduceEvery::kStep && micro_batch_ > 0) {
+    to.add_(gradient);
+  } else {
+    to.copy_(gradient);
+  }
+}
+
+void GradientReducer::complete_region(size_t region) {
+  if (!reducing_) return;
+  const at::NoGradGuard no_grad;
+  const Region& cut = layout_.regions()[region];
+  for (size_t b = cut.end_bucket; b > cut.first_bucket; --b) {
+    if (!launched_[b - 1]) launch(b - 1);
+  }
+}
+
+/// A bucket's gradients in one piece: zeros where there is none, and in gaps.
+at::Tensor GradientReducer::collect(size_t bucket, Stage& stage) {
+  const Bucket& cut = layout_.buckets()[bucket];
+  const bool full = full_.defined();
+  const at::Tensor whole =
+      full ? full_.narrow(0, cut.offset, cut.length) : stage.bucket.narrow(0, 0, cut.length);
+  // Sums over micro-batches already hold zeros for what got no gradient.
+  const bool fresh = traits_.reduce_every == ReduceEvery::kMicroBatch || micro_batch_ == 0;
+  int64_t filled = 0;
+  for (const Segment& segment : segments_[bucket]) {
+    const at::Tensor to = whole.narrow(0, segment.in_bucket, segment.length);
+    at::Tensor& from = waiting_[segment.slot];
+    if (!full) {
+      if (segment.in_bucket > filled) whole.narrow(0, filled, segment.in_bucket - filled).zero_();
+      filled = segment.in_bucket + segment.length;
+      if (from.defined()) to.copy_(from.narrow(0, segment.in_slot, segment.length));
+      if (--buckets_to_send_[segment.slot] == 0) from.reset();
+    }
+    if (!seen_[segment.slot] && (!full || fresh)) to.zero_();
+  }
+  if (!full && filled < cut.length) whole.narrow(0, filled, cut.length - filled).zero_();
+  return whole;
+}
+
 void GradientReducer::launch(size_t bucket) {
-  if (pending_.size() == kMaxPending) finish_one();
-  const at::Tensor& buffer = bucket_buffer(bucket);
-  pending_.push_back({world_.reduce_scatter(slice(bucket), buffer), bucket});
+  if (free_stages_.empty()) finish_one();
+  const size_t index = free_stages_.back();
+  free_stages_.pop_back();
+  Stage& stage = stages_[index];
+  const at::Tensor whole = collect(bucket, stage);
+  const Bucket& cut = layout_.buckets()[bucket];
+  WireBuffers buffers = stage.wire.part(owner_wire_, cut.length, route_.owners.size());
+  const at::Tensor residual =
+      residual_.defined() ? residual_.narrow(0, cut.offset, cut.length) : at::Tensor();
+  pending_.push_back({wire_reduce_scatter(route_.owners, owner_wire_, slice(bucket), whole, buffers,
+                                          residual, labels_[bucket]),
+                      bucket, index});
+  launched_[bucket] = true;
+  if (!traits_.overlap) finish_one();
 }
 
 void GradientReducer::finish_one() {
-  Pending pending = std::move(pending_.front());
+  const Pending pending = std::move(pending_.front());
   pending_.pop_front();
   pending.work->wait();
-  at::Tensor& buffer = buffers_[pending.bucket];
-  if (!traits_.keep_full) {
-    const int64_t whole = layout_.buckets()[0].length;
-    pool_.push_back(buffer.as_strided({whole}, {1}, 0));
-    buffer.reset();
-  }
+  free_stages_.push_back(pending.stage);
+  if (route_.replicas != nullptr) sum_over_replicas(pending.bucket);
+}
+
+void GradientReducer::sum_over_replicas(size_t bucket) {
+  Communicator& across = *route_.replicas;
+  const at::Tensor sum = slice(bucket);
+  const int64_t part = sum.numel() / across.size();
+  const at::Tensor own = sum.narrow(0, across.rank() * part, part);
+  WireBuffers buffers = replica_buffers_.part(traits_.wire, sum.numel(), across.size());
+  wire_reduce_scatter(across, traits_.wire, own, sum, buffers, {}, labels_[bucket])->wait();
+  wire_all_gather(across, traits_.wire, sum, own, buffers, labels_[bucket])->wait();
 }
 
 void GradientReducer::end_micro_batch() {
   const at::NoGradGuard no_grad;
-  const bool first_sum = micro_batch_ == 0 || traits_.reduce_every == ReduceEvery::kMicroBatch;
-  if (traits_.keep_full && first_sum) {
+  if (reducing_) {
+    for (size_t b = layout_.buckets().size(); b > 0; --b) {
+      if (!launched_[b - 1]) launch(b - 1);
+    }
+    while (!pending_.empty()) finish_one();
+    if (traits_.reduce_every == ReduceEvery::kMicroBatch) fold_micro_batch();
+  } else if (micro_batch_ == 0) {
     for (size_t s = 0; s < seen_.size(); ++s) {
       if (!seen_[s]) full_.narrow(0, layout_.slots()[s].offset, layout_.slots()[s].numel).zero_();
     }
   }
-  if (reducing_) {
-    while (next_bucket_ >= 0) launch(static_cast<size_t>(next_bucket_--));
-    while (!pending_.empty()) finish_one();
-    if (traits_.reduce_every == ReduceEvery::kMicroBatch) fold_micro_batch();
-  }
+  if (traits_.same_use) check_same_use();
   ++micro_batch_;
 }
 
@@ -169,7 +254,7 @@ at::Tensor GradientReducer::take_sum() {
   at::Tensor spare;
   if (spare_sums_.empty()) {
     spare = at::empty({layout_.shard_length()}, floats());
-    peak_partial_bytes_ += static_cast<int64_t>(spare.nbytes());
+    partial_bytes_ += bytes_of(spare);
   } else {
     spare = std::move(spare_sums_.back());
     spare_sums_.pop_back();
@@ -215,26 +300,22 @@ void GradientReducer::fold_micro_batch() {
 
 at::Tensor GradientReducer::slice(size_t bucket) const {
   if (traits_.keep_full) {
-    return full_.narrow(0, layout_.slice_offset(bucket, world_.rank()),
+    return full_.narrow(0, layout_.slice_offset(bucket, route_.owners.rank()),
                         layout_.slice_length(bucket));
   }
   return shard_.narrow(0, layout_.owned_offset(bucket), layout_.slice_length(bucket));
 }
 
-at::Tensor GradientReducer::full_bucket(size_t bucket) const {
-  return full_.narrow(0, layout_.buckets()[bucket].offset, layout_.buckets()[bucket].length);
-}
-
 at::Tensor GradientReducer::gradients(const FlatRange& range) const {
   if (traits_.keep_full) return full_.narrow(0, range.offset, range.length);
-  const int64_t in_slice = range.offset - layout_.slice_offset(range.bucket, world_.rank());
+  const int64_t in_slice = range.offset - layout_.slice_offset(range.bucket, route_.owners.rank());
   return shard_.narrow(0, layout_.owned_offset(range.bucket) + in_slice, range.length);
 }
 
 GradientNorm GradientReducer::norm() const {
   std::vector<at::Tensor> slices;
   for (size_t b = 0; b < layout_.buckets().size(); ++b) slices.push_back(slice(b));
-  return gradient_norm(slices, world_);
+  return gradient_norm(slices, route_.owners);
 }
 
 void GradientReducer::release() {
@@ -242,8 +323,15 @@ void GradientReducer::release() {
 }
 
 int64_t GradientReducer::gradient_bytes() const {
-  const at::Tensor& kept = traits_.keep_full ? full_ : shard_;
-  return static_cast<int64_t>(kept.nbytes()) + peak_partial_bytes_;
+  return bytes_of(traits_.keep_full ? full_ : shard_) + bytes_of(residual_) + partial_bytes_;
+}
+
+int64_t GradientReducer::bucket_bytes() const {
+  const auto wire = [](const WireBuffers& w) { return bytes_of(w.send) + bytes_of(w.received); };
+  int64_t bytes = wire(replica_buffers_);
+  for (const Stage& stage : stages_) bytes += bytes_of(stage.bucket) + wire(stage.wire);
+  if (!traits_.keep_full) bytes += bytes_of(full_);
+  return bytes;
 }
 
 }  // namespace zerolab

@@ -1,22 +1,25 @@
 #include "zerolab/optimizer_shard.h"
 
+#include <utility>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
 namespace zerolab {
 
-void OptimizerShard::allocate(const FlatLayout& layout, int rank, const at::Tensor& flat,
+void OptimizerShard::allocate(const FlatLayout& layout, int rank, Masters masters,
                               Optimizer& optimizer) {
   optimizer_ = &optimizer;
-  flat_ = flat;
+  masters_ = std::move(masters);
   owned_ = layout.ranges(rank);
   pieces_ = layout.pieces(rank);
   names_ = optimizer.state_names();
   const int64_t length = rank < 0 ? layout.length() : layout.shard_length();
-  for (size_t i = 0; i < names_.size(); ++i) states_.push_back(at::zeros({length}, flat.options()));
+  for (size_t i = 0; i < names_.size(); ++i)
+    states_.push_back(at::zeros({length}, at::TensorOptions().dtype(at::kFloat)));
   for (const FlatRange& range : owned_) {
     OptimizerRange view;
-    view.parameters = flat_.narrow(0, range.offset, range.length);
+    view.parameters = masters_(range.offset, range.owned_offset, range.length);
     for (const at::Tensor& state : states_)
       view.states.push_back(state.narrow(0, range.owned_offset, range.length));
     view.decay = range.decay;
@@ -38,7 +41,7 @@ std::vector<StatePiece> OptimizerShard::pieces(const Parameters& parameters) con
     const auto add = [&](const std::string& name, const at::Tensor& data) {
       result.push_back({info.name, name, info.shape, piece.tensor_offset, piece.length, data});
     };
-    add("parameter", flat_.narrow(0, piece.flat_offset, piece.length));
+    add("parameter", masters_(piece.flat_offset, piece.owned_offset, piece.length));
     for (size_t s = 0; s < states_.size(); ++s) {
       add(names_[s], states_[s].narrow(0, piece.owned_offset, piece.length));
     }

@@ -6,7 +6,9 @@
 
 #include <optional>
 
+#include "zerolab/bucket_gather.h"
 #include "zerolab/flat.h"
+#include "zerolab/flat_parameters.h"
 #include "zerolab/gradient_reducer.h"
 #include "zerolab/optimizer_shard.h"
 #include "zerolab/plugin.h"
@@ -30,18 +32,20 @@ class MySharding : public zerolab::Sharding {
   void attach(const zerolab::ShardingContext& context) override {
     parameters_ = &context.parameters;
     world_ = &context.world;
-    layout_.emplace(context.parameters, world_->size(), options_.bucket_size);
+    layout_.emplace(context.parameters, rules(world_->size()));
     flat_.allocate(context.parameters, *layout_, context.seed);
-    const zerolab::ReducerTraits traits{.keep_full = true, .reduce_every = context.reduce_every};
-    reducer_.emplace(context.parameters, *layout_, *world_, traits);
-    optimizer_.allocate(*layout_, world_->rank(), flat_.flat(), context.optimizer);
+    reducer_.emplace(context.parameters, *layout_, *world_, traits(context.reduce_every));
+    const auto masters = [this](int64_t flat_offset, int64_t, int64_t length) {
+      return flat_.flat().narrow(0, flat_offset, length);
+    };
+    optimizer_.allocate(*layout_, world_->rank(), masters, context.optimizer);
   }
   void begin_micro_batch(bool last) override { reducer_->begin_micro_batch(last); }
   void end_micro_batch() override { reducer_->end_micro_batch(); }
   zerolab::GradientNorm gradient_norm() override { return reducer_->norm(); }
   void update(const zerolab::UpdateStep& step) override {
     optimizer_.update([this](const auto& range) { return reducer_->gradients(range); }, step);
-    flat_.publish(*layout_, *world_);
+    flat_.publish(*world_);
     reducer_->release();
   }
   void discard() override { reducer_->release(); }
@@ -53,8 +57,28 @@ class MySharding : public zerolab::Sharding {
             .optimizer = optimizer_.bytes(),
             .buckets = reducer_->bucket_bytes()};
   }
+  // The same from declarations alone: `zerolab plan` prints it, a run compares it with its counts.
+  std::optional<zerolab::Footprint> footprint(
+      const zerolab::FootprintRequest& request) const override {
+    if (request.precision.parameter_dtype != at::kFloat) return std::nullopt;
+    const zerolab::FlatLayout layout(request.parameters, rules(request.num_ranks));
+    zerolab::Footprint result;
+    result.held.parameters = (layout.length() + zerolab::frozen_length(request.parameters)) * 4;
+    result.held.optimizer = layout.shard_length() * request.num_states * 4;
+    zerolab::GradientReducer::predict(layout, 1, traits(request.reduce_every), 4,
+                                      request.micro_batches, result);
+    zerolab::BucketGather::predict(layout, {}, 0, layout.buckets().size(), 4, 1, result);
+    return result;
+  }
 
  private:
+  zerolab::LayoutRules rules(int num_ranks) const {
+    return {.num_ranks = num_ranks, .bucket_elements = options_.bucket_size};
+  }
+  static zerolab::ReducerTraits traits(zerolab::ReduceEvery reduce_every) {
+    return {.keep_full = true, .reduce_every = reduce_every};
+  }
+
   Options options_;
   zerolab::Parameters* parameters_ = nullptr;
   zerolab::Communicator* world_ = nullptr;

@@ -3,6 +3,7 @@
 #include <ATen/ops/randint.h>
 
 #include "zerolab/flat.h"
+#include "zerolab/flat_parameters.h"
 #include "zerolab/model.h"
 #include "zerolab/random.h"
 
@@ -30,7 +31,7 @@ void check_model(const std::string& name, zerolab::Model& model) {
   zerolab::Parameters parameters;
   model.declare(parameters, {kVocabulary, kTokens});
   REQUIRE(parameters.size() > 0);
-  const zerolab::FlatLayout layout(parameters, 2, 4096);
+  const zerolab::FlatLayout layout(parameters, {.num_ranks = 2, .bucket_elements = 4096});
   zerolab::FlatParameters flat;
   flat.allocate(parameters, layout, 1);
 

@@ -19,6 +19,7 @@ void AwkwardModel::declare(zerolab::Parameters& p, const zerolab::ModelContext& 
   final_bias_ = p.declare("final_bias", {kChannels}, Init::zeros());
   twice_ = p.declare("twice", {kChannels, kChannels}, Init::normal(0, 0.3));
   temperature_ = p.declare("temperature", {1}, Init::ones());
+  shared_ = p.declare("shared", {kChannels}, Init::ones());  // read by every block
   unused_ = p.declare("unused", {5, 7}, Init::normal(0, 1));
   p.declare("empty", {0, 4}, Init::zeros());
   for (int i = 0; i < 2; ++i) {
@@ -31,26 +32,31 @@ void AwkwardModel::declare(zerolab::Parameters& p, const zerolab::ModelContext& 
     block.frozen = p.declare(name + ".frozen", {kHidden, kHidden}, Init::normal(0, 0.2),
                              {.requires_grad = false});
     block.out = p.declare(name + ".out", {kChannels, kHidden}, Init::normal(0, 0.3));
+    block.out_twice = p.declare(name + ".out_twice", {kChannels, kChannels}, Init::normal(0, 0.2));
     blocks_.push_back(block);
   }
   p.end_unit();
 }
 
 at::Tensor AwkwardModel::logits(const at::Tensor& tokens_BT, zerolab::Units& units) {
-  at::Tensor x_BTC = units.run(0, {tokens_BT}, [&](at::TensorList in, zerolab::UnitScope& scope) {
+  at::Tensor x_BTC = units.run(0, {tokens_BT}, [this](at::TensorList in, auto& scope) {
     return scope.dropout(at::embedding(embedding_, in[0]), 0.1);
   });
   for (const Block& b : blocks_) {
-    x_BTC = units.run(b.unit, {x_BTC}, [&](at::TensorList in, zerolab::UnitScope& scope) {
-      const at::Tensor normed = at::layer_norm(in[0], {kChannels}, b.norm);
+    if (detour_ == Detour::kSkipsBlock && &b == &blocks_.back()) continue;
+    x_BTC = units.run(b.unit, {x_BTC}, [this, &b](at::TensorList in, auto& scope) {
+      const at::Tensor normed = at::layer_norm(in[0], {kChannels}, b.norm).mul(shared_);
       const at::Tensor hidden = at::linear(at::gelu(at::linear(normed, b.in, b.bias)), b.frozen);
-      return in[0].add(scope.dropout(at::linear(hidden, b.out), 0.2));
+      return in[0]
+          .add(scope.dropout(at::linear(at::linear(hidden, b.out), b.out_twice), 0.2))
+          .add(at::linear(at::linear(in[0], b.out_twice), b.out_twice));
     });
   }
-  return units.run(0, {x_BTC}, [&](at::TensorList in, zerolab::UnitScope&) {
+  return units.run(0, {x_BTC}, [this](at::TensorList in, zerolab::UnitScope&) {
     const at::Tensor x = at::linear(at::linear(in[0], twice_), twice_).add(in[0]);
     const at::Tensor normed = at::layer_norm(x, {kChannels}, final_norm_, final_bias_);
-    return at::linear(normed, embedding_).mul(temperature_);
+    const at::Tensor logits = at::linear(normed, embedding_).mul(temperature_);
+    return detour_ == Detour::kUsesUnused ? logits.add(unused_.sum()) : logits;
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// A model that has every awkward kind of parameter: tied, frozen, unused, used twice, tiny (fewer
-// elements than ranks), odd-sized, zero-size, decayed and not; and a made-up text for it.
+// A model that has every awkward kind of parameter: tied, frozen, unused, used twice in a unit and by
+// several units, tiny (fewer elements than ranks), odd-sized, zero-size, decayed and not; and a
+// made-up text for it.
 
 #include <span>
 
@@ -11,17 +12,22 @@
 
 class AwkwardModel : public zerolab::Model {
  public:
+  /// Another way through the model, which the other ranks do not take.
+  enum class Detour { kNone, kUsesUnused, kSkipsBlock };
+  void take(Detour detour) { detour_ = detour; }
+
   void declare(zerolab::Parameters& parameters, const zerolab::ModelContext& context) override;
   at::Tensor loss(const zerolab::Batch& batch, zerolab::Units& units) override;
   at::Tensor logits(const at::Tensor& tokens_BT, zerolab::Units& units) override;
 
  private:
-  at::Tensor embedding_, final_norm_, final_bias_, twice_, temperature_, unused_;
+  at::Tensor embedding_, final_norm_, final_bias_, twice_, temperature_, shared_, unused_;
   struct Block {
     int unit = 0;
-    at::Tensor norm, in, bias, frozen, out;
+    at::Tensor norm, in, bias, frozen, out, out_twice;
   };
   std::vector<Block> blocks_;
+  Detour detour_ = Detour::kNone;
 };
 
 /// Sequences that count upwards with a step of their own; every fifth target is not counted, and

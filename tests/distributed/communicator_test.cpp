@@ -75,13 +75,15 @@ at::Tensor expected_slice(int rank, int num_ranks, int64_t length, bool as_bf16)
 std::vector<std::string> peer_errors(int num_ranks,
                                      const std::function<void(Communicator&)>& body) {
   std::vector<std::string> messages(static_cast<size_t>(num_ranks), "no error");
-  run_on_threads(num_ranks, [&](Communicator& world) {
+  const auto listening = [&](Communicator& world) {
     try {
       body(world);
     } catch (const PeerError& error) {
       messages[static_cast<size_t>(world.rank())] = error.what();
+      throw;
     }
-  });
+  };
+  CHECK_THROWS_AS(run_on_threads(num_ranks, listening), PeerError);
   return messages;
 }
 
@@ -237,7 +239,7 @@ TEST_CASE("ranks that call different collectives all learn which") {
   const int odd = num_ranks - 1;
   const at::Tensor small = at::ones({4}), in = at::ones({4 * num_ranks});
   std::function<void(Communicator&)> usual = [&](Communicator& world) {
-    world.reduce_scatter(at::empty({4}), in.clone())->wait();
+    world.reduce_scatter(at::empty({4}), in.clone(), "gradients of bucket 3")->wait();
   };
   std::function<void(Communicator&)> other;
   std::string expected;
@@ -259,6 +261,20 @@ TEST_CASE("ranks that call different collectives all learn which") {
     };
     expected = "reduce_scatter of " + std::to_string(4 * num_ranks) + " BFloat16";
   }
+  SECTION("another purpose") {
+    other = [&](Communicator& world) {
+      world.reduce_scatter(at::empty({4}), in.clone(), "gradients of bucket 4")->wait();
+    };
+    expected =
+        "reduce_scatter of " + std::to_string(4 * num_ranks) + " Float (gradients of bucket 4)";
+  }
+  SECTION("a purpose that takes more than its room") {
+    const std::string purpose = "gathered for " + std::string(187, 'x');  // of 200 characters
+    other = [&world_size = num_ranks, &small, purpose](Communicator& world) {
+      world.all_gather(at::empty({4 * world_size}), small, purpose + std::string(100, 'y'))->wait();
+    };
+    expected = "all_gather of 4 Float (" + purpose;
+  }
   SECTION("a control gather") {
     other = [&](Communicator& world) { world.gather_control(std::vector<int64_t>(100)); };
     expected = "control of 100";
@@ -268,7 +284,7 @@ TEST_CASE("ranks that call different collectives all learn which") {
   for (const std::string& message : messages) {
     INFO(message);
     CHECK(message.find("rank 0 calls reduce_scatter of " + std::to_string(4 * num_ranks) +
-                       " Float") != std::string::npos);
+                       " Float (gradients of bucket 3)") != std::string::npos);
     CHECK(message.find("rank " + std::to_string(odd) + " calls " + expected) != std::string::npos);
   }
 }

@@ -27,6 +27,8 @@ constexpr const char* kExamples =
   zerolab run experiment.toml                        train
   zerolab run experiment.toml --ranks 2              the same on two processes
   zerolab run experiment.toml sharding.plugin=NAME   with one word swapped
+  zerolab verify experiment.toml --ranks 3           prove that its sharding changes nothing
+  zerolab plan experiment.toml --ranks 1,8,64        what each sharding holds and moves
   zerolab show-config experiment.toml                every value, and where it comes from
   zerolab plugins list                               what is installed, and what was refused
   zerolab plugins inspect sharding/NAME --toml       a plugin's options, ready to paste
@@ -77,7 +79,10 @@ int main(int argc, char** argv) {
     app.footer(kExamples);
     zerolab::add_run(app, line);
     zerolab::add_show_config(app, line);
+    zerolab::add_verify(app, line);
+    zerolab::add_plan(app, line);
     zerolab::add_plugins(app, line);
+    zerolab::add_import(app, line);
     return parse_and_run(app, line, argc, argv);
   } catch (const zerolab::Error& error) {
     return fail(error.what(), error.exit_code());

@@ -40,8 +40,11 @@ PluginSearch plugin_search(const ExperimentFlags& flags, const ExperimentFile& f
 
 /// Each adds its subcommand, whose callback does the work. Errors: zerolab::Error, which main
 /// prints.
+void add_import(CLI::App& app, CommandLine& line);
+void add_plan(CLI::App& app, CommandLine& line);
 void add_plugins(CLI::App& app, CommandLine& line);
 void add_run(CLI::App& app, CommandLine& line);
 void add_show_config(CLI::App& app, CommandLine& line);
+void add_verify(CLI::App& app, CommandLine& line);
 
 }  // namespace zerolab

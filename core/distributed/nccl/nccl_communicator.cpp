@@ -6,6 +6,7 @@
 // through NCCL's own watchdog.
 #define USE_CUDA
 #define USE_C10D_NCCL
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -41,23 +42,33 @@ class NcclCommunicator : public Communicator {
   explicit NcclCommunicator(NcclRequest& request)
       : rank_(request.environment.rank),
         size_(request.environment.size),
-        control_(std::move(request.control)) {
-    auto options = c10d::ProcessGroupNCCL::Options::create();
-    options->timeout = std::chrono::milliseconds(static_cast<int64_t>(request.timeout_s * 1000));
-    ranks_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(
-        c10::make_intrusive<c10d::PrefixStore>("nccl", request.store), rank_, size_, options);
+        control_(std::move(request.control)),
+        store_(c10::make_intrusive<c10d::PrefixStore>("nccl", request.store)),
+        timeout_s_(request.timeout_s) {
+    connect();
+  }
+  NcclCommunicator(int rank, int size, std::unique_ptr<ControlChannel> control,
+                   c10::intrusive_ptr<c10d::Store> store, double timeout_s)
+      : rank_(rank),
+        size_(size),
+        control_(std::move(control)),
+        store_(std::move(store)),
+        timeout_s_(timeout_s) {
+    connect();
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
  protected:
-  std::unique_ptr<Work> start_all_to_all(const at::Tensor& out, const at::Tensor& in) override {
+  std::unique_ptr<Work> start_all_to_all(const at::Tensor& out, const at::Tensor& in,
+                                         uint32_t) override {
     return start(out, in, [&](at::Tensor& to, at::Tensor& from) {
       std::vector<int64_t> equal_parts;
       return ranks_->alltoall_base(to, from, equal_parts, equal_parts);
     });
   }
-  std::unique_ptr<Work> start_all_gather(const at::Tensor& out, const at::Tensor& in) override {
+  std::unique_ptr<Work> start_all_gather(const at::Tensor& out, const at::Tensor& in,
+                                         uint32_t) override {
     return start(out, in, [&](at::Tensor& to, at::Tensor& from) {
       return ranks_->_allgather_base(to, from);
     });
@@ -70,11 +81,25 @@ class NcclCommunicator : public Communicator {
       return ranks_->broadcast(tensors, options);
     })->wait();
   }
-  void run_gather_control(const std::vector<int64_t>& numbers, std::vector<int64_t>& all) override {
-    control_->gather(numbers, all);
+  std::unique_ptr<ControlWork> start_gather_control(std::vector<int64_t> numbers) override {
+    return control_->start_gather(std::move(numbers));
+  }
+  /// A group of its own under a name that its members share and no other group has.
+  std::unique_ptr<Communicator> start_split(const std::vector<int>& ranks) override {
+    const std::string name =
+        "part" + std::to_string(++parts_) + "-" + std::to_string(ranks.front());
+    const auto found = std::find(ranks.begin(), ranks.end(), rank_);
+    return std::make_unique<NcclCommunicator>(
+        static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()),
+        control_->split(ranks), c10::make_intrusive<c10d::PrefixStore>(name, store_), timeout_s_);
   }
 
  private:
+  void connect() {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_s_ * 1000));
+    ranks_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store_, rank_, size_, options);
+  }
   template <class Start>
   std::unique_ptr<Work> start(at::Tensor out, at::Tensor in, const Start& start) try {
     auto work = start(out, in);
@@ -85,6 +110,9 @@ class NcclCommunicator : public Communicator {
 
   int rank_, size_;
   std::unique_ptr<ControlChannel> control_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  double timeout_s_;
+  int parts_ = 0;
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> ranks_;
 };
 

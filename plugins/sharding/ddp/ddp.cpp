@@ -4,41 +4,20 @@
 // of one micro-batch, (A+1)P(N-1)/N with A that are reduced one by one.
 // Source: Li et al., "PyTorch Distributed", arXiv 2006.15704.
 
-#include <optional>
-
-#include "zerolab/flat_state.h"
+#include "zerolab/flat_sharding.h"
 #include "zerolab/plugin.h"
-#include "zerolab/sharding.h"
 
 namespace {
 
-class Ddp : public zerolab::Sharding {
+class Ddp : public zerolab::FlatSharding {
  public:
-  using Options = zerolab::BucketOptions;
-  explicit Ddp(const Options& options) : options_(options) {}
-
-  void attach(const zerolab::ShardingContext& context) override {
-    constexpr bool kKeepFullGradients = true;
-    state_.emplace(context, options_, kKeepFullGradients, zerolab::Ownership::kReplicated);
-  }
-  void begin_micro_batch(bool last) override { state_->reducer().begin_micro_batch(last); }
-  void end_micro_batch() override { state_->reducer().end_micro_batch(); }
-  zerolab::GradientNorm gradient_norm() override { return state_->reducer().norm(); }
-  void update(const zerolab::UpdateStep& step) override {
-    state_->publish_gradients();
-    state_->update_owned(step);
-    state_->reducer().release();
-  }
-  void discard() override { state_->reducer().release(); }
-  std::vector<zerolab::StatePiece> state() override { return state_->pieces(); }
-  zerolab::HeldBytes held_bytes() const override { return state_->held_bytes(); }
-
- private:
-  Options options_;
-  std::optional<zerolab::FlatState> state_;
+  struct Options : zerolab::FlatOptions {
+    static void describe(zerolab::Describe<Options>& d) { describe_into(d); }
+  };
+  explicit Ddp(const Options& options) : FlatSharding(zerolab::ZeroStage::kNone, {options}) {}
 };
 
 }  // namespace
 
-ZEROLAB_PLUGIN(zerolab::entry<Ddp>("sharding/ddp", "1.0.0",
+ZEROLAB_PLUGIN(zerolab::entry<Ddp>("sharding/ddp", "1.1.0",
                                    "data parallel: everything replicated"));

@@ -6,9 +6,11 @@
 // ranks: in round k, rank i adds rank i + 2^k (for three ranks (r0 + r1) + r2). So every
 // strategy adds in the same order, whatever the backend.
 //
-// Ranks: [collective] functions are called by all ranks in the same order. Each compares a
-// fingerprint (operation, size, dtype, sequence number) first: a mismatch is a PeerError that
-// names both, not an abort.
+// Ranks: [collective] functions are called by all ranks in the same order. With each travels a
+// fingerprint (operation, size, dtype, sequence number, label), compared in its wait() before the
+// result is used, without waiting for anyone at its start: a mismatch is a PeerError that names
+// both, not an abort. A label says what a collective is for ("gather of unit blocks.3"); up to 200
+// characters.
 // Errors: PeerError when a peer is gone, stuck longer than the time-out, or calls something
 // else.
 // Owns: tensors are the caller's, and stay untouched by the caller until wait().
@@ -17,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -48,6 +51,16 @@ class ZEROLAB_API Work {
   virtual ~Work();
   /// [collective] Returns when the result is there. Once.
   virtual void wait() = 0;
+  /// Instead of wait(), when something is wrong: `reason` is what every further call will say.
+  virtual void abandon(const std::string& /*reason*/) {}
+};
+
+/// Small numbers of all ranks under way.
+class ZEROLAB_API ControlWork {
+ public:
+  virtual ~ControlWork();
+  /// [collective] Rank after rank. Once.
+  virtual std::vector<int64_t> wait() = 0;
 };
 
 class ZEROLAB_API Communicator {
@@ -58,13 +71,17 @@ class ZEROLAB_API Communicator {
 
   /// [collective] [hot] out[S] = ordered sum over ranks of in[rank * S, rank * S + S); in is [R *
   /// S]. With one rank, a copy. `out` may be this rank's own slice of `in`. Float32 sums whatever
-  /// the dtype.
-  std::unique_ptr<Work> reduce_scatter(const at::Tensor& out, const at::Tensor& in);
+  /// the dtype. What arrives goes to `received` (like `in`), if the caller has memory for it.
+  std::unique_ptr<Work> reduce_scatter(const at::Tensor& out, const at::Tensor& in,
+                                       std::string_view label = {},
+                                       const at::Tensor& received = {});
   /// [collective] [hot] out[R * S] = the ranks' in[S], one after the other. `in` may be this rank's
   /// own slice of `out`.
-  std::unique_ptr<Work> all_gather(const at::Tensor& out, const at::Tensor& in);
+  std::unique_ptr<Work> all_gather(const at::Tensor& out, const at::Tensor& in,
+                                   std::string_view label = {});
   /// [collective] out[r * S ...] = rank r's in[rank * S ...].
-  std::unique_ptr<Work> all_to_all(const at::Tensor& out, const at::Tensor& in);
+  std::unique_ptr<Work> all_to_all(const at::Tensor& out, const at::Tensor& in,
+                                   std::string_view label = {});
   /// [collective] Everyone gets root's tensor.
   void broadcast(const at::Tensor& tensor, int root);
 
@@ -75,38 +92,58 @@ class ZEROLAB_API Communicator {
   /// [collective] Returns when everyone is here.
   void barrier();
 
+  /// [collective] A communicator among `ranks` (ranks of this one, ascending, the caller among
+  /// them); every rank calls it with the group that it belongs to. It counts into this one's
+  /// counters, checks as this one does, and ends before it. Order of the calls: the same on all
+  /// ranks. Errors: PluginError if the caller is not among them.
+  std::unique_ptr<Communicator> split(const std::vector<int>& ranks);
+
   /// Since construction or the last reset, by kind.
   const CollectiveCounters& counters(CollectiveKind kind) const {
-    return counters_[static_cast<size_t>(kind)];
+    return (*counters_)[static_cast<size_t>(kind)];
   }
   /// Payload of all kinds but control.
   int64_t payload_bytes() const;
-  void reset_counters() { counters_ = {}; }
-  /// Fingerprints before each collective; on by default.
+  void reset_counters() { *counters_ = {}; }
+  /// Fingerprints with each collective; on by default. They cost a small message to each rank, and
+  /// no waiting.
   void set_checking(bool on) { checking_ = on; }
 
  protected:
   Communicator();
-  // What a backend does. Tensors are 1-D and contiguous; sizes are already checked.
-  virtual std::unique_ptr<Work> start_all_to_all(const at::Tensor& out, const at::Tensor& in) = 0;
-  virtual std::unique_ptr<Work> start_all_gather(const at::Tensor& out, const at::Tensor& in) = 0;
+  // What a backend does. Tensors are 1-D and contiguous; sizes are already checked. Data of
+  // exchanges with different fingerprints must not meet: other ranks may be calling something else,
+  // which shows only in wait().
+  virtual std::unique_ptr<Work> start_all_to_all(const at::Tensor& out, const at::Tensor& in,
+                                                 uint32_t fingerprint) = 0;
+  virtual std::unique_ptr<Work> start_all_gather(const at::Tensor& out, const at::Tensor& in,
+                                                 uint32_t fingerprint) = 0;
   virtual void run_broadcast(const at::Tensor& tensor, int root) = 0;
-  /// Gathers int64 of equal length on the control channel: [R * length].
-  virtual void run_gather_control(const std::vector<int64_t>& numbers,
-                                  std::vector<int64_t>& all) = 0;
+  /// Gathers int64 of equal length on the control channel: [R * length]; several may be under way.
+  virtual std::unique_ptr<ControlWork> start_gather_control(std::vector<int64_t> numbers) = 0;
+  virtual std::unique_ptr<Communicator> start_split(const std::vector<int>& ranks) = 0;
 
  private:
   class CountedWork;
   class ReduceScatterWork;
-  void check_same(CollectiveKind kind, const at::Tensor& tensor, int64_t detail);
-  std::vector<int64_t> exchange_frames(CollectiveKind kind, int64_t elements, int64_t dtype,
-                                       int64_t detail, const std::vector<int64_t>& payload);
-  std::unique_ptr<Work> counted(CollectiveKind kind, int64_t bytes, std::unique_ptr<Work> work,
-                                double started);
+  using Counters = std::array<CollectiveCounters, kNumCollectiveKinds>;
+  /// A frame under way, and what it must be like.
+  struct FrameExchange {
+    std::unique_ptr<ControlWork> work;  ///< none while checking is off
+    uint32_t fingerprint = 0;
+    bool label_counts = true;
+  };
+  FrameExchange start_frame(CollectiveKind kind, int64_t elements, int64_t dtype, int64_t detail,
+                            const std::vector<int64_t>& payload);
+  FrameExchange start_check(CollectiveKind kind, const at::Tensor& tensor, int64_t detail,
+                            std::string_view label);
+  std::vector<int64_t> finish_frame(FrameExchange& exchange);
+  std::unique_ptr<Work> counted(CollectiveKind kind, int64_t bytes, FrameExchange frame,
+                                std::unique_ptr<Work> work, double started);
   at::Tensor take_scratch(const at::Tensor& like);
   void give_scratch(at::Tensor scratch);
 
-  std::array<CollectiveCounters, kNumCollectiveKinds> counters_{};
+  std::shared_ptr<Counters> counters_;  // shared with what was split off
   std::vector<at::Tensor> scratch_;
   uint64_t sequence_ = 0;
   bool checking_ = true;

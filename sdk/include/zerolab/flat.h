@@ -4,19 +4,18 @@
 //
 // Trainable parameters stand unit by unit in forward order; inside a unit those with weight
 // decay come first, so that each unit has at most two runs. Every parameter starts on a multiple
-// of kRangeAlignment elements. The space is cut into buckets, each a multiple of R *
-// kRangeAlignment long; rank r owns the r-th of R equal slices of every bucket. Gaps and padding
-// are zero and stay zero.
-// Ranks: local; the layout is a pure function of the declarations, the number of ranks and the
-// bucket size.
+// of kRangeAlignment elements. The space is cut into regions, and these into buckets, each a
+// multiple of R * kRangeAlignment long; rank r owns the r-th of R equal slices of every bucket.
+// Gaps and padding are zero and stay zero.
+// Ranks: local; the layout is a pure function of the declarations and the rules.
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
-#include "zerolab/communicator.h"
 #include "zerolab/export.h"
 #include "zerolab/optimizer.h"
 #include "zerolab/parameters.h"
@@ -52,15 +51,40 @@ struct FlatPiece {
   int64_t owned_offset = 0;
 };
 
+/// How flat space is ordered and cut.
+struct LayoutRules {
+  int num_ranks = 1;            ///< owners
+  int64_t bucket_elements = 1;  ///< longest bucket (at least one grain)
+  /// Buckets are a multiple of this many ranks' alignment, so that a slice can be cut again among
+  /// several groups of owners; a multiple of num_ranks, or 0 for num_ranks.
+  int grain_ranks = 0;
+  /// A region of its own, and buckets of its own, for each unit; otherwise one region holds all.
+  bool cut_at_units = false;
+  /// With cut_at_units: parameters of fewer elements stand together in region 0.
+  int64_t region_zero_below = 0;
+};
+
+/// A run of whole buckets. Without cut_at_units there is one; with it, region 0 holds small
+/// parameters and region 1 + u what else unit u has. A region may be empty.
+struct Region {
+  int64_t offset = 0, length = 0;  ///< elements, padding included
+  size_t first_bucket = 0, end_bucket = 0;
+  int64_t num_buckets() const { return static_cast<int64_t>(end_bucket - first_bucket); }
+};
+
 class ZEROLAB_API FlatLayout {
  public:
-  FlatLayout(const Parameters& parameters, int num_ranks, int64_t bucket_elements);
+  FlatLayout(const Parameters& parameters, const LayoutRules& rules);
 
   int num_ranks() const { return num_ranks_; }
   int64_t length() const { return length_; }  ///< padded elements of the whole space
   int64_t shard_length() const { return length_ / num_ranks_; }  ///< elements that each rank owns
   const std::vector<Slot>& slots() const { return slots_; }      ///< in flat order
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  const std::vector<Region>& regions() const { return regions_; }
+  int64_t longest_bucket() const { return longest_bucket_; }
+  /// First and last bucket that hold elements of a slot; none (first > last) for an empty one.
+  std::pair<size_t, size_t> slot_buckets(size_t slot) const;
   int64_t slice_length(size_t bucket) const { return buckets_[bucket].length / num_ranks_; }
   /// Start of a rank's slice of a bucket, in flat space.
   int64_t slice_offset(size_t bucket, int rank) const {
@@ -78,29 +102,22 @@ class ZEROLAB_API FlatLayout {
     int64_t offset, length;
     bool decay;
   };
+  void add_unit(const Parameters& parameters, int unit, const LayoutRules& rules, bool small);
+  void close_region(int64_t start, const LayoutRules& rules);
+  size_t bucket_at(int64_t offset) const;
+
   int num_ranks_;
-  int64_t length_ = 0;
+  int64_t length_ = 0, longest_bucket_ = 0;
   std::vector<Slot> slots_;
   std::vector<Run> runs_;
   std::vector<Bucket> buckets_;
+  std::vector<Region> regions_;
 };
 
-/// [local] Once: allocates flat parameter memory (zeroed), binds every parameter to it, fills them;
-/// frozen parameters get memory of their own.
-class ZEROLAB_API FlatParameters {
- public:
-  FlatParameters() = default;
-  void allocate(Parameters& parameters, const FlatLayout& layout, uint64_t seed);
-  const at::Tensor& flat() const { return flat_; }
-  /// Views of the parameters in a bucket, and in a rank's slice of it.
-  at::Tensor bucket(const FlatLayout& layout, size_t index) const;
-  at::Tensor slice(const FlatLayout& layout, size_t index, int rank) const;
-  /// [collective] Every rank's slices to every rank: the parameters are whole and equal again.
-  void publish(const FlatLayout& layout, Communicator& world) const;
-  int64_t bytes() const;
-
- private:
-  at::Tensor flat_, frozen_;
-};
+/// Elements of frozen parameters, each on a multiple of kRangeAlignment: they live outside flat
+/// space, whole on every rank.
+ZEROLAB_API int64_t frozen_length(const Parameters& parameters);
+/// [local] Gives frozen parameters memory of their own, [frozen_length], and fills them.
+ZEROLAB_API at::Tensor allocate_frozen(Parameters& parameters, uint64_t seed);
 
 }  // namespace zerolab

@@ -1,12 +1,12 @@
 #pragma once
-// Gradients on their way from backward to their owner: copied into buckets as they appear,
-// reduced bucket by bucket in layout order while backward goes on, and added over micro-batches
-// along the fixed tree.
+// Gradients on their way from backward to their owner: kept as they appear, reduced bucket by
+// bucket while backward goes on, and added over micro-batches along the fixed tree.
 //
 // Order: begin_micro_batch(last), backward, end_micro_batch() per micro-batch; after the last
 // one slice() holds this rank's reduced gradients until release().
-// Ranks: [collective] everything but construction; collectives are issued in layout order from
-// the last bucket to the first, never in the order of hooks.
+// Ranks: [collective] everything but construction; collectives are issued in an order that hooks
+// do not change: in layout order from the last bucket to the first, or region by region as
+// complete_region() is called.
 //
 // Each reduced micro-batch is added along the same stride-doubling tree as ranks are: (m0 + m1)
 // + (m2 + m3). Together with the tree over ranks this makes the sum over global micro-batches
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +24,9 @@
 #include "zerolab/exact_norm.h"
 #include "zerolab/export.h"
 #include "zerolab/flat.h"
+#include "zerolab/footprint.h"
 #include "zerolab/parameters.h"
+#include "zerolab/wire.h"
 
 namespace zerolab {
 
@@ -36,80 +39,122 @@ enum class ReduceEvery {
 };
 
 struct ReducerTraits {
-  /// Keep the whole flat gradient in memory (slices are reduced in place). Otherwise a bucket lives
-  /// from its first gradient to its reduction, and only the owned slices stay; with
-  /// ReduceEvery::kStep and several micro-batches buckets have to live until the last one.
+  /// Keep the whole flat gradient in memory (slices are reduced in place). Otherwise gradients are
+  /// dropped as their bucket is sent, and only the owned slices stay; with ReduceEvery::kStep and
+  /// several micro-batches their sums have to live until the last one.
   bool keep_full = true;
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
+  bool overlap = true;     ///< go on with backward while a bucket is on its way
+  bool by_region = false;  ///< a region's buckets wait for complete_region()
+  /// A parameter that gets a gradient on some ranks only is an error; otherwise it counts as zero
+  /// on the others. (One that gets none anywhere counts as zero either way.)
+  bool same_use = true;
+  WireDtype wire = WireDtype::kFloat32;
+  bool error_feedback = false;  ///< of a wire that rounds
+};
+
+/// Where gradients go: to their owners, then, if there are several groups of owners, over the ranks
+/// that own the same slices.
+struct ReduceRoute {
+  ReduceRoute(Communicator& to, Communicator* across = nullptr) : owners(to), replicas(across) {}
+  Communicator& owners;
+  Communicator* replicas;
 };
 
 class ZEROLAB_API GradientReducer {
  public:
   /// Takes over the parameters' gradient callback, which points here from then on: no backward
-  /// after the end of this. The layout and the communicator outlive it.
-  GradientReducer(Parameters& parameters, const FlatLayout& layout, Communicator& world,
+  /// after the end of this. The layout and the communicators outlive it.
+  GradientReducer(Parameters& parameters, const FlatLayout& layout, ReduceRoute route,
                   ReducerTraits traits);
   ~GradientReducer();
 
   /// [local] Before the forward of a micro-batch; `last` says that it closes the step.
   void begin_micro_batch(bool last);
+  /// [collective] With by_region: no further gradient comes for a region's parameters.
+  void complete_region(size_t region);
   /// [collective] Reduces what is left; a trainable parameter without a gradient counts as zero.
+  /// Errors: PeerError, after the last micro-batch, if ranks used different parameters (same_use).
   void end_micro_batch();
   /// This rank's reduced slice of a bucket: [slice_length], float32. Valid after the last
   /// end_micro_batch().
   at::Tensor slice(size_t bucket) const;
-  /// The whole bucket: [bucket length]; only with keep_full (where a strategy gathers gradients
-  /// into it).
-  at::Tensor full_bucket(size_t bucket) const;
-  /// Gradients of a range that lies in this rank's slice (or anywhere in full_bucket), float32.
+  /// The whole flat gradient; only with keep_full (where a strategy gathers gradients into it).
+  const at::Tensor& full() const { return full_; }
+  /// Gradients of a range that lies in this rank's slice (or anywhere in full()), float32.
   at::Tensor gradients(const FlatRange& range) const;
-  /// [collective] Norm over all ranks' slices.
+  /// [collective] Norm over all owners' slices.
   GradientNorm norm() const;
   /// Ends the step, whether the gradients were used or not.
   void release();
 
-  /// High-water bytes: gradients that stay, and transient buckets.
+  /// High-water bytes: gradients that stay, and buffers of what is on its way.
   int64_t gradient_bytes() const;
-  int64_t bucket_bytes() const { return peak_bucket_bytes_; }
+  int64_t bucket_bytes() const;
+  /// Adds what will be held and moved in a step of so many micro-batches; `element_size` of a
+  /// gradient, `replicas` groups of owners.
+  static void predict(const FlatLayout& layout, int replicas, ReducerTraits traits,
+                      int64_t element_size, int64_t micro_batches, Footprint& footprint);
 
  private:
+  /// Part of a parameter in a bucket, in elements.
+  struct Segment {
+    size_t slot;
+    int64_t in_bucket, in_slot, length;
+  };
+  /// Memory of one bucket on its way.
+  struct Stage {
+    at::Tensor bucket;
+    WireBuffers wire;
+  };
   struct Pending {
     std::unique_ptr<Work> work;
-    size_t bucket;
+    size_t bucket, stage;
   };
+  void make_segments();
+  void make_stages();
+  static size_t depth(const FlatLayout& layout, const ReducerTraits& traits);
   void gradient_ready(size_t parameter);
-  void store_gradient(size_t slot, const at::Tensor& gradient);
-  at::Tensor& bucket_buffer(size_t bucket);
-  void launch_ready_buckets();
+  void add_to_full(const Slot& slot, const at::Tensor& gradient) const;
+  at::Tensor collect(size_t bucket, Stage& stage);
   void launch(size_t bucket);
   void finish_one();
+  void sum_over_replicas(size_t bucket);
   void fold_micro_batch();
   at::Tensor take_sum();
+  void check_same_use();
 
   Parameters& parameters_;  // not touched by the destructor: they may be gone
   const FlatLayout& layout_;
-  Communicator& world_;
+  ReduceRoute route_;
   ReducerTraits traits_;
+  WireDtype owner_wire_;
 
-  std::vector<int64_t> slot_of_parameter_;               // -1 for a frozen one
-  std::vector<std::pair<size_t, size_t>> slot_buckets_;  // first and last bucket of each slot
-  std::vector<int> bucket_slots_;                        // slots that touch each bucket
+  std::vector<int64_t> slot_of_parameter_;      // -1 for a frozen one
+  std::vector<std::vector<Segment>> segments_;  // by bucket
+  std::vector<std::string> labels_;             // by bucket
 
-  at::Tensor full_;                  // keep_full: [length]
-  at::Tensor shard_;                 // otherwise: [shard_length]
-  std::vector<at::Tensor> buffers_;  // per bucket, when transient
-  std::vector<at::Tensor> pool_;
-  std::vector<int> missing_;  // per bucket, slots still to come
-  std::vector<bool> seen_;    // per slot, in this micro-batch
-  int64_t next_bucket_ = 0;   // counts down
+  at::Tensor full_;      // keep_full: [length]; or sums over micro-batches that are not reduced yet
+  at::Tensor shard_;     // not keep_full: [shard_length]
+  at::Tensor residual_;  // error feedback: [length]
+  std::vector<at::Tensor> waiting_;      // by slot: gradients whose buckets were not sent yet
+  std::vector<size_t> buckets_to_send_;  // by slot, of this micro-batch
+  std::vector<Stage> stages_;
+  std::vector<size_t> free_stages_;
+  WireBuffers replica_buffers_;
+  std::vector<size_t> missing_;  // by bucket, slots still to come
+  std::vector<bool> seen_;       // by slot, in this micro-batch
+  std::vector<bool> launched_;   // by bucket
+  int64_t next_bucket_ = 0;      // counts down
   std::deque<Pending> pending_;
   bool last_ = true;      // this micro-batch closes the step
   bool reducing_ = true;  // this micro-batch is reduced
   int64_t micro_batch_ = 0;
+  std::vector<int64_t> uses_;  // bits of seen_, micro-batch after micro-batch
   std::vector<std::pair<int, at::Tensor>>
       partial_sums_;  // (level, [shard_length]) of the micro-batch tree
   std::vector<at::Tensor> spare_sums_;
-  int64_t live_bucket_bytes_ = 0, peak_bucket_bytes_ = 0, peak_partial_bytes_ = 0;
+  int64_t partial_bytes_ = 0;
 };
 
 }  // namespace zerolab

@@ -19,9 +19,12 @@ namespace zerolab {
 class ZEROLAB_API OptimizerShard {
  public:
   OptimizerShard() = default;
-  /// `rank` as in FlatLayout::ranges: -1 owns everything. `flat` holds the parameters; states start
-  /// at zero.
-  void allocate(const FlatLayout& layout, int rank, const at::Tensor& flat, Optimizer& optimizer);
+  /// Gives `length` elements of the masters, which start at `flat_offset` in flat space and at
+  /// `owned_offset` in owned space: a view that lives as long as they do.
+  using Masters =
+      std::function<at::Tensor(int64_t flat_offset, int64_t owned_offset, int64_t length)>;
+  /// `rank` as in FlatLayout::ranges: -1 owns everything. States start at zero.
+  void allocate(const FlatLayout& layout, int rank, Masters masters, Optimizer& optimizer);
   /// [hot] `gradient` gives the gradients of a range of flat space inside one bucket.
   void update(const std::function<at::Tensor(const FlatRange& range)>& gradient,
               const UpdateStep& step);
@@ -31,7 +34,7 @@ class ZEROLAB_API OptimizerShard {
 
  private:
   Optimizer* optimizer_ = nullptr;
-  at::Tensor flat_;
+  Masters masters_;
   std::vector<FlatRange> owned_;
   std::vector<FlatPiece> pieces_;
   std::vector<std::string> names_;

@@ -1,8 +1,9 @@
 #pragma once
 // Kind `sharding`: who owns what, and what moves between ranks.
 //
-// Order, per step: for each micro-batch {begin_micro_batch(last); forward (unit hooks); backward
-// (gradient callbacks); end_micro_batch()}; gradient_norm(); then update() or discard().
+// Order: check_ranks(); attach(); then per step, for each micro-batch {begin_micro_batch(last);
+// begin_pass(); forward (unit hooks); backward (unit hooks, gradient callbacks); end_pass();
+// end_micro_batch()}; gradient_norm(); then update() or discard(). Evaluation is passes alone.
 // synchronize() before an evaluation or a checkpoint.
 // Ranks: [collective] attach, end_micro_batch, gradient_norm, update, synchronize; unit hooks if
 // the strategy makes them so.
@@ -18,8 +19,11 @@
 //    value.
 //  - A trainable parameter without a gradient has a zero gradient, and is still decayed.
 //  - Collectives are issued in an order that does not depend on local data.
+//  - footprint() states what held_bytes() and the communicator's counters will say, from the
+//    declarations alone; a strategy that states none is left out of predictions.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <c10/core/Device.h>
@@ -27,6 +31,7 @@
 #include "zerolab/communicator.h"
 #include "zerolab/exact_norm.h"
 #include "zerolab/export.h"
+#include "zerolab/footprint.h"
 #include "zerolab/gradient_reducer.h"
 #include "zerolab/kind.h"
 #include "zerolab/optimizer.h"
@@ -47,10 +52,23 @@ struct ShardingContext {
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
 };
 
+/// What a prediction may depend on. The parameters are declared, not bound.
+struct FootprintRequest {
+  const Parameters& parameters;
+  int num_ranks = 1;
+  PrecisionPolicy precision;
+  int64_t num_states = 2;     ///< per element, of the optimizer
+  int64_t micro_batches = 1;  ///< per step
+  ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
+};
+
 class ZEROLAB_API Sharding : public UnitListener {
  public:
   static constexpr Kind kKind = Kind::kSharding;
   ~Sharding() override;
+  /// [local] Asked before anything starts. Errors: ConfigError if the options do not suit so many
+  /// ranks.
+  virtual void check_ranks(int /*num_ranks*/) const {}
   /// [setup] Takes over the parameters: lays them out, binds memory, fills them.
   virtual void attach(const ShardingContext& context) = 0;
   /// [hot] [local] Before each forward; `last` says that this micro-batch closes the step.
@@ -68,6 +86,14 @@ class ZEROLAB_API Sharding : public UnitListener {
   /// This rank's pieces of parameters and optimizer states. Replicated pieces appear on every rank.
   virtual std::vector<StatePiece> state() = 0;
   virtual HeldBytes held_bytes() const = 0;
+  /// [local] Before or after attach(); nothing from a strategy that predicts nothing. Each unit
+  /// counts as run once a micro-batch. Errors: as check_ranks().
+  virtual std::optional<Footprint> footprint(const FootprintRequest& /*request*/) const {
+    return std::nullopt;
+  }
+  /// [local] Before or after attach(). How far losses may be from those of an exact strategy,
+  /// relative; 0: not a bit. Only a wire that rounds (zerolab/wire.h) has a reason for more.
+  virtual double loss_tolerance() const { return 0; }
 };
 
 }  // namespace zerolab

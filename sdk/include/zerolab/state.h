@@ -19,9 +19,16 @@ struct StatePiece {
   at::Tensor data;  ///< [length], a view: writing it changes the state
 };
 
-/// Bytes that a rank holds, by category.
+/// Bytes that a rank holds, by category, in tensors that its strategy made.
 struct HeldBytes {
-  int64_t parameters = 0, gradients = 0, optimizer = 0, buckets = 0;
+  int64_t parameters = 0;  ///< whole ones or shards, frozen ones included
+  int64_t gradients = 0;   ///< that stay until the update
+  int64_t optimizer = 0;   ///< states, and float32 masters where the model computes with others
+  int64_t buckets = 0;   ///< on their way: gradients in buckets, what collectives send and receive
+  int64_t gathered = 0;  ///< parameters gathered for units, at the peak
+  int64_t states() const { return parameters + gradients + optimizer; }
+  int64_t total() const { return states() + buckets + gathered; }
+  bool operator==(const HeldBytes&) const = default;
 };
 
 }  // namespace zerolab

@@ -13,7 +13,7 @@ using zerolab::FlatLayout;
 TEST_CASE("slots do not overlap, start aligned, and hold every trainable parameter") {
   zerolab::Parameters p;
   declare_awkward(p);
-  const FlatLayout layout(p, 3, 100);
+  const FlatLayout layout(p, {.num_ranks = 3, .bucket_elements = 100});
   CHECK(layout.slots().size() == 7);
   int64_t end = 0;
   for (const auto& slot : layout.slots()) {
@@ -29,7 +29,7 @@ TEST_CASE("for any number of ranks, the ranks' ranges cover flat space once and 
     for (const int64_t bucket : {1, 100, 333, 100000}) {
       zerolab::Parameters p;
       declare_awkward(p);
-      const FlatLayout layout(p, ranks, bucket);
+      const FlatLayout layout(p, {.num_ranks = ranks, .bucket_elements = bucket});
       std::map<int64_t, int64_t> covered;
       for (int r = 0; r < ranks; ++r) {
         int64_t owned = 0;
@@ -56,7 +56,7 @@ TEST_CASE("pieces of all ranks cover every element of every trainable parameter 
   for (const int ranks : {1, 2, 3, 4}) {
     zerolab::Parameters p;
     declare_awkward(p);
-    const FlatLayout layout(p, ranks, 96);
+    const FlatLayout layout(p, {.num_ranks = ranks, .bucket_elements = 96});
     std::map<size_t, std::multiset<int64_t>> elements;
     for (int r = 0; r < ranks; ++r) {
       for (const auto& piece : layout.pieces(r)) {
@@ -76,7 +76,7 @@ TEST_CASE("pieces of all ranks cover every element of every trainable parameter 
 TEST_CASE("ranges know which elements decay") {
   zerolab::Parameters p;
   declare_awkward(p);
-  const FlatLayout layout(p, 2, 64);
+  const FlatLayout layout(p, {.num_ranks = 2, .bucket_elements = 64});
   const auto decays = [&](int64_t element) {
     for (int r = 0; r < 2; ++r) {
       for (const auto& range : layout.ranges(r)) {
@@ -94,7 +94,7 @@ TEST_CASE("ranges know which elements decay") {
 TEST_CASE("a model without trainable parameters has an empty layout") {
   zerolab::Parameters p;
   p.declare("frozen", {4}, zerolab::Init::ones(), {.requires_grad = false});
-  const FlatLayout layout(p, 2, 64);
+  const FlatLayout layout(p, {.num_ranks = 2, .bucket_elements = 64});
   CHECK(layout.length() == 0);
   CHECK(layout.buckets().empty());
   CHECK(layout.ranges(0).empty());

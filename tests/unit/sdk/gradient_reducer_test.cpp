@@ -6,6 +6,8 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 
+#include "zerolab/flat_parameters.h"
+
 #include "catch.h"
 #include "distributed/world.h"
 #include "test_parameters.h"
@@ -29,7 +31,7 @@ struct Fixture {
   zerolab::FlatParameters flat;
   Fixture() {
     declare_awkward(p);
-    layout.emplace(p, 1, 64);
+    layout.emplace(p, zerolab::LayoutRules{.num_ranks = 1, .bucket_elements = 64});
     flat.allocate(p, *layout, 1);
   }
   /// Value of the reduced gradient of a parameter's first element; checks that the whole parameter
@@ -62,10 +64,7 @@ TEST_CASE("gradients arrive in their slots and gaps stay zero") {
     total += static_cast<double>((i + 1) * static_cast<size_t>(f.p.info(i).numel));
     CHECK_FALSE(f.p.tensor(i).grad().defined());
   }
-  double sum = 0;
-  for (size_t b = 0; b < f.layout->buckets().size(); ++b)
-    sum += reducer.full_bucket(b).sum().item<double>();
-  CHECK(sum == total);
+  CHECK(reducer.full().sum().item<double>() == total);
 }
 
 TEST_CASE("an unused parameter has a zero gradient, also after a step in which it had one") {
@@ -130,11 +129,13 @@ TEST_CASE("on two ranks, whole and transient buckets give each rank the same sum
         zerolab::run_on_threads(2, [&](zerolab::Communicator& world) {
           zerolab::Parameters p;
           declare_awkward(p);
-          const zerolab::FlatLayout layout(p, 2, 96);  // cuts parameters; the last bucket is short
+          const zerolab::FlatLayout layout(
+              p, {.num_ranks = 2,
+                  .bucket_elements = 96});  // cuts parameters; the last bucket is short
           zerolab::FlatParameters flat;
           flat.allocate(p, layout, 1);
-          zerolab::GradientReducer reducer(p, layout, world,
-                                           {.keep_full = keep_full, .reduce_every = every});
+          zerolab::GradientReducer reducer(
+              p, layout, world, {.keep_full = keep_full, .reduce_every = every, .same_use = false});
           for (int step = 0; step < 2; ++step) {
             for (int64_t m = 0; m < micros; ++m) {
               reducer.begin_micro_batch(m + 1 == micros);

@@ -5,6 +5,7 @@
 
 #include "zerolab/error.h"
 #include "zerolab/flat.h"
+#include "zerolab/flat_parameters.h"
 
 #include "catch.h"
 #include "test_parameters.h"
@@ -45,7 +46,7 @@ TEST_CASE("initial values depend on seed and name alone") {
   const auto values = [](int num_ranks, uint64_t seed) {
     zerolab::Parameters p;
     declare_awkward(p);
-    const zerolab::FlatLayout layout(p, num_ranks, 64);
+    const zerolab::FlatLayout layout(p, {.num_ranks = num_ranks, .bucket_elements = 64});
     zerolab::FlatParameters flat;
     flat.allocate(p, layout, seed);
     std::vector<at::Tensor> copies;
@@ -64,7 +65,7 @@ TEST_CASE(
   zerolab::Parameters p;
   const at::Tensor a = p.declare("a", {4}, zerolab::Init::ones());
   p.declare("unused", {4}, zerolab::Init::ones());
-  const zerolab::FlatLayout layout(p, 1, 64);
+  const zerolab::FlatLayout layout(p, {.num_ranks = 1, .bucket_elements = 64});
   zerolab::FlatParameters flat;
   flat.allocate(p, layout, 1);
   std::vector<size_t> calls;

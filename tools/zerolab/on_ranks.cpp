@@ -1,0 +1,55 @@
+#include "on_ranks.h"
+
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+
+#include "zerolab/error.h"
+
+#include "train/rank_session.h"
+
+namespace zerolab {
+namespace {
+
+int launch(int num_ranks, int port, const CommandLine& line) {
+  LaunchOptions options;
+  options.num_ranks = num_ranks;
+  options.port = port;
+  options.command = line.arguments;
+  options.command[0] = std::filesystem::read_symlink("/proc/self/exe").string();
+  return launch_local_ranks(options);
+}
+
+}  // namespace
+
+void add_rank_flags(CLI::App& verb, RankFlags& flags) {
+  verb.add_option("--port", flags.port, "port on which local ranks meet (default: any free one)")
+      ->check(CLI::Range(0, 65535))
+      ->type_name("PORT");
+}
+
+ExperimentRequest request_from(const ExperimentFlags& flags) {
+  ExperimentRequest request{flags.file, flags.overrides, plugin_search(flags.plugins)};
+  request.search.trust_experiment = flags.trust_plugin_path;
+  return request;
+}
+
+int on_ranks(const ExperimentFlags& experiment, const RankFlags& flags, const CommandLine& line,
+             const std::function<void()>& check,
+             const std::function<int(const RankEnvironment& environment)>& rank) {
+  const int ranks = experiment.ranks;
+  if (ranks < 1) throw ConfigError("--ranks must be at least 1, is " + std::to_string(ranks) + ".");
+  const RankEnvironment environment = read_rank_environment();
+  if (environment.source == "single" && ranks > 1) {
+    check();
+    return launch(ranks, flags.port, line);
+  }
+  if (flags.ranks_given && environment.size != ranks) {
+    throw ConfigError("--ranks says " + std::to_string(ranks) + ", but " + environment.source +
+                      " started " + std::to_string(environment.size) +
+                      " ranks; leave --ranks out or make them agree.");
+  }
+  return rank(environment);
+}
+
+}  // namespace zerolab
