@@ -247,6 +247,7 @@ std::unique_ptr<Communicator> Communicator::split(const std::vector<int>& ranks)
   std::unique_ptr<Communicator> part = start_split(ranks);
   part->counters_ = counters_;
   part->checking_ = checking_;
+  for (const int r : ranks) part->ranks_in_run_.push_back(rank_in_run(r));
   return part;
 }
 
@@ -301,8 +302,9 @@ std::vector<int64_t> Communicator::finish_frame(FrameExchange& exchange) {
   for (int r = 1; r < size(); ++r) {
     const int64_t* other = frames.data() + static_cast<size_t>(r) * kFrameLength;
     if (std::equal(other, other + compared, frames.data())) continue;
-    throw PeerError("ranks call different collectives: rank 0 calls " + describe(frames.data()) +
-                    ", rank " + std::to_string(r) + " calls " + describe(other) +
+    throw PeerError("ranks call different collectives: rank " + std::to_string(rank_in_run(0)) +
+                    " calls " + describe(frames.data()) + ", rank " +
+                    std::to_string(rank_in_run(r)) + " calls " + describe(other) +
                     "; every rank must call the same ones in the same order");
   }
   return frames;

@@ -101,8 +101,10 @@ void GradientReducer::check_same_use() {
       const auto bit = static_cast<size_t>(__builtin_ctzll(static_cast<uint64_t>(first ^ second)));
       const size_t slot = w % words_each * 63 + bit;
       const bool on_first = ((first >> bit) & 1) != 0;
-      const std::string with = std::to_string(on_first ? 0 : rank);
-      const std::string without = std::to_string(on_first ? rank : 0);
+      const auto name = [&](size_t r) {
+        return std::to_string(ranks->rank_in_run(static_cast<int>(r)));
+      };
+      const std::string with = name(on_first ? 0 : rank), without = name(on_first ? rank : 0);
       throw PeerError("ranks use different parameters: '" +
                       parameters_.info(layout_.slots()[slot].parameter).name +
                       "' got a gradient on rank " + with + " and none on rank " + without +

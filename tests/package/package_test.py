@@ -9,6 +9,7 @@ import argparse
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ class Package:
         self.build = Path(arguments.build)
         self.stage = Path(arguments.stage)
         self.prefix = self.stage / "prefix"
+        self.run_folder = self.stage / "runs" / arguments.step  # steps run side by side
         self.tool = self.prefix / "bin/zerolab"
         self.cmake_arguments = ["-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}"]
         if arguments.compiler:
@@ -41,6 +43,12 @@ class Package:
             raise AssertionError(f"{' '.join(map(str, command))}: exit {result.returncode}\n{result.stdout}")
         return result.stdout
 
+    def verify(self, experiment, plugins, ranks, *words):
+        """What `zerolab verify` says; the strategy has to give ddp's bits."""
+        said = self.run(self.tool, "verify", experiment, *words, "--ranks", ranks, "--plugin-path", plugins)
+        assert re.search(fr"^identical: '\w+' gives the same bits as 'ddp' on {ranks} rank", said, re.MULTILINE), said
+        return said
+
     def listed(self, *arguments):
         """(kind, name) of every plugin that the tool lists."""
         rows = [line.split() for line in self.run(self.tool, "plugins", "list", *arguments).splitlines()]
@@ -54,14 +62,18 @@ class Package:
 
     def train(self, experiment, plugins, *flags):
         """Rows of metrics.jsonl."""
-        folder = self.stage / "runs" / Path(experiment).parent.name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.parent.mkdir(exist_ok=True)
-        self.run(self.tool, "run", experiment, "--plugin-path", plugins, "--run-dir", folder, *flags)
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        shutil.rmtree(self.run_folder, ignore_errors=True)
+        self.run_folder.parent.mkdir(exist_ok=True)
+        self.run(self.tool, "run", experiment, "--plugin-path", plugins, "--run-dir", self.run_folder, *flags)
+        rows = [json.loads(line) for line in (self.run_folder / "metrics.jsonl").read_text().splitlines()]
         for row in rows:
             assert math.isfinite(row["loss"]), row
         return rows
+
+    def summary(self, experiment, plugins, *flags):
+        """What a run says at its end."""
+        self.train(experiment, plugins, *flags)
+        return json.loads((self.run_folder / "summary.json").read_text())
 
 
 def install(package):
@@ -83,11 +95,12 @@ def install(package):
 
 
 def outsider(package):
-    """A plugin of another project builds with find_package(zerolab) alone, and the tool sees it."""
+    """Plugins of another project build with find_package(zerolab) alone, and the tool sees them."""
     shutil.rmtree(package.stage / "outsider", ignore_errors=True)
     shutil.copytree(HERE / "outsider", package.stage / "outsider")
     plugins = package.build_project("outsider")
-    assert ("scheduler", "sawtooth") in package.listed("--plugin-path", plugins)
+    missing = {("scheduler", "sawtooth"), ("sharding", "zero2_plain")} - package.listed("--plugin-path", plugins)
+    assert not missing, missing
     described = package.run(package.tool, "plugins", "inspect", "scheduler/sawtooth", "--plugin-path", plugins)
     assert "period" in described, described
 
@@ -99,6 +112,54 @@ def outsider_trains(package):
     assert [row["step"] for row in rows] in ([0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6]), rows
     wanted = [0.01, 0.0075, 0.005, 0.0025, 0.01, 0.0075]
     assert all(math.isclose(row["lr"], lr, rel_tol=1e-12) for row, lr in zip(rows, wanted)), rows
+
+
+SHARDED = ("sharding.plugin=zero2_plain", "batch.gradient_accumulation_steps=5")
+
+
+HELD = ("parameters", "gradients", "optimizer", "buckets", "gathered")
+
+
+def held_key(name):
+    return name.removesuffix("s") + "_bytes"
+
+
+def check_counts(counted):
+    """A run's counts are its predictions."""
+    for key in (*map(held_key, HELD), "bytes_moved_per_step"):
+        assert counted["predicted_" + key] == counted[key], (key, counted)
+
+
+def outsider_shards(package):
+    """Its sharding strategy gives ddp's bits, whether micro-batches are reduced one by one or together."""
+    folder = package.stage / "outsider"
+    lines = (folder / "zero2_plain.cpp").read_text().splitlines()
+    assert len(lines) < 120, f"{len(lines)} lines; a strategy of its own should take less than 120"
+    for every in ("micro_batch", "step"):
+        for ranks in (1, 2, 3):
+            said = package.verify(folder / "experiment.toml", folder / "build", ranks, *SHARDED,
+                                  f"batch.reduce_every={every}")
+            assert said.startswith("outsider: zero2_plain against ddp"), said
+
+
+def outsider_predicts(package):
+    """What it says in a plan is what a run of it counts."""
+    folder = package.stage / "outsider"
+    for every in ("micro_batch", "step"):
+        words = (*SHARDED, f"batch.reduce_every={every}")
+        planned = json.loads(package.run(package.tool, "plan", folder / "experiment.toml", *words, "--ranks", "1,3,8",
+                                         "--plugin-path", folder / "build", "--json"))
+        rows = {table["ranks"]: {row["strategy"]: row for row in table["strategies"]} for table in planned["plans"]}
+        assert set(rows) == {1, 3, 8}, rows
+        for ranks in (1, 3):
+            counted = package.summary(folder / "experiment.toml", folder / "build", *words, "--ranks", ranks)
+            check_counts(counted)
+            row = rows[ranks]["zero2_plain"]
+            assert row["own"] is True, row
+            assert all(row["held"][name] == counted[held_key(name)] for name in HELD), (row, counted)
+            assert row["moved_bytes"] == counted["bytes_moved_per_step"], (row, counted)
+            assert (row["moved_bytes"] > 0) == (ranks > 1), row
+        assert 0 < rows[8]["zero2_plain"]["held"]["optimizer"] < rows[3]["zero2_plain"]["held"]["optimizer"], rows[8]
 
 
 def templates(package):
@@ -119,7 +180,16 @@ def templates_train(package):
     assert rows[-1]["loss"] < 0.5 * rows[0]["loss"], (rows[0], rows[-1])
 
 
-STEPS = {step.__name__: step for step in (install, outsider, outsider_trains, templates, templates_train)}
+def templates_predict(package):
+    """The skeleton of a strategy gives ddp's bits, and states what it holds and moves."""
+    folder = package.stage / "template"
+    said = package.verify(folder / "templates.toml", folder / "build", 3)
+    assert said.startswith("templates: my_sharding against ddp"), said
+    check_counts(package.summary(folder / "templates.toml", folder / "build", "--ranks", "3"))
+
+
+STEPS = {step.__name__: step for step in (install, outsider, outsider_trains, outsider_shards, outsider_predicts,
+                                          templates, templates_train, templates_predict)}
 
 
 def main():

@@ -68,6 +68,11 @@ class ZEROLAB_API Communicator {
   virtual ~Communicator();
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// A rank of this one by its number in the whole run, which is what errors name: another one
+  /// where this was split off.
+  int rank_in_run(int rank) const {
+    return ranks_in_run_.empty() ? rank : ranks_in_run_[static_cast<size_t>(rank)];
+  }
 
   /// [collective] [hot] out[S] = ordered sum over ranks of in[rank * S, rank * S + S); in is [R *
   /// S]. With one rank, a copy. `out` may be this rank's own slice of `in`. Float32 sums whatever
@@ -143,6 +148,7 @@ class ZEROLAB_API Communicator {
   at::Tensor take_scratch(const at::Tensor& like);
   void give_scratch(at::Tensor scratch);
 
+  std::vector<int> ranks_in_run_;       // of a part
   std::shared_ptr<Counters> counters_;  // shared with what was split off
   std::vector<at::Tensor> scratch_;
   uint64_t sequence_ = 0;
