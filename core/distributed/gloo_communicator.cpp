@@ -64,11 +64,10 @@ std::shared_ptr<gloo::transport::Device> make_device(const RankEnvironment& envi
                          : ProcessGroupGloo::createDeviceForHostname(address);
 }
 
-/// Tags tell exchanges apart: each group, and each part that is split off it, counts in a space of
-/// its own, and exchanges that ranks call differently do not meet. (Data of another size would end
-/// the process on Gloo's own thread.)
-constexpr int kFingerprintBits = 12, kCountBits = 8, kTagBits = kFingerprintBits + kCountBits;
-constexpr int kMaxParts = 1 << (31 - kTagBits);
+/// Tags tell exchanges apart: each group, and each part that is split off it, has a space of its
+/// own, and exchanges that ranks call differently do not meet there but once in 2^25. (Data of
+/// another size would end the process on Gloo's own thread; without fingerprints it does.)
+constexpr int kTagBits = 25, kMaxParts = 1 << (31 - kTagBits);
 
 /// One c10d group or a part of it, and what became of it.
 struct Group {
@@ -76,7 +75,7 @@ struct Group {
   int rank = 0, size = 1;
   std::vector<int> members;  ///< of a part: its ranks in the whole group; empty: all of them
   double timeout_s = 0;
-  int count = 0;  ///< of exchanges, modulo 2^kCountBits; the same on all ranks
+  uint32_t count = 0;  ///< of exchanges without a fingerprint; the same on all ranks
   int part = 0;
   std::shared_ptr<int> parts = std::make_shared<int>(0);  ///< that were split off
   std::shared_ptr<std::string>
@@ -89,9 +88,8 @@ struct Group {
     if (failure->empty()) *failure = reason;
   }
   int next_tag(uint32_t fingerprint) {
-    count = (count + 1) & ((1 << kCountBits) - 1);
-    const auto short_print = static_cast<int>(fingerprint & ((1U << kFingerprintBits) - 1));
-    return (part << kTagBits) | (short_print << kCountBits) | count;
+    const uint32_t which = fingerprint != 0 ? fingerprint : ++count;
+    return (part << kTagBits) | static_cast<int>(which & ((1U << kTagBits) - 1));
   }
   int in_whole(int peer) const {
     return members.empty() ? peer : members[static_cast<size_t>(peer)];

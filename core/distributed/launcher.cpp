@@ -178,7 +178,7 @@ class LocalRanks {
     std::string cause = "rank " + std::to_string(failed_);
     int code = code_of(failed_);
     if (reported && (!only_blames_peer || blames_peer(status))) {
-      cause = reported->exit_code == kConfiguration
+      cause = reported->exit_code == kConfiguration || reported->rank == kNoRank
                   ? reported->message
                   : "rank " + std::to_string(reported->rank) + ": " + reported->message;
       code = reported->exit_code;

@@ -17,9 +17,12 @@
 
 namespace zerolab {
 
-/// Why a rank ended.
+/// In place of a rank: nobody is to blame.
+inline constexpr int kNoRank = -1;
+
+/// Why a rank, or the run, ended.
 struct Failure {
-  int rank = 0;
+  int rank = 0;  ///< or kNoRank
   int exit_code = 0;
   std::string message;
 };

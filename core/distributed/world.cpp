@@ -35,6 +35,7 @@ std::unique_ptr<Communicator> make_communicator(const RankEnvironment& environme
 
 std::optional<std::string> describe(const std::optional<Failure>& failure) {
   if (!failure) return std::nullopt;
+  if (failure->rank == kNoRank) return failure->message;
   return "rank " + std::to_string(failure->rank) + ": " + failure->message;
 }
 
@@ -64,6 +65,9 @@ class JoinedWorld : public World {
 
   void report_failure(int exit_code, const std::string& message) override {
     if (meeting_) meeting_->report({environment_.rank, exit_code, message});
+  }
+  void report_outcome(int exit_code, const std::string& message) override {
+    if (meeting_) meeting_->report({kNoRank, exit_code, message});
   }
   std::optional<std::string> await_failure(double seconds) override {
     return meeting_ ? describe(meeting_->await_failure(seconds)) : std::nullopt;

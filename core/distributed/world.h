@@ -55,6 +55,8 @@ class World {
   /// [local] Tells the others (through the store) why this rank fails; the first one to say so
   /// wins. A PeerError's exit code (5) never displaces a rank's own failure.
   virtual void report_failure(int exit_code, const std::string& message) = 0;
+  /// [local] The same for what no rank is to blame for: nothing stands before the message.
+  virtual void report_outcome(int exit_code, const std::string& message) = 0;
   /// [local] After a PeerError: the first failure that any rank reported, its message with
   /// "rank N: " before it. Gives the rank that failed up to `seconds` to say why.
   virtual std::optional<std::string> await_failure(double seconds) = 0;

@@ -59,7 +59,8 @@ void FlatLayout::close_region(int64_t start, const LayoutRules& rules) {
   if (padded > start) runs_.back().length += padded - length_;
   length_ = padded;
   Region region{start, length_ - start, buckets_.size(), 0};
-  const int64_t bucket_length = std::max(grain, rules.bucket_elements / grain * grain);
+  const int64_t wanted = std::max(grain, rules.bucket_elements / grain * grain);
+  const int64_t bucket_length = std::min(wanted, std::max(grain, region.length));
   for (int64_t offset = start; offset < length_; offset += bucket_length) {
     buckets_.push_back({offset, std::min(bucket_length, length_ - offset)});
     longest_bucket_ = std::max(longest_bucket_, buckets_.back().length);

@@ -32,6 +32,13 @@ FlatSharding::FlatSharding(ZeroStage stage, const ShardedParameterOptions& optio
 
 FlatSharding::~FlatSharding() = default;
 
+void FlatSharding::check_ranks(int num_ranks) const {
+  if (shard_size(num_ranks) > 1 || num_ranks == 1 || !options_.wire_error_feedback) return;
+  throw ConfigError(
+      "key 'sharding.wire_error_feedback': groups of one rank have no owner to send gradients to, "
+      "so there is nothing to feed back; leave it out or choose a larger shard_size.");
+}
+
 /// Alone, a shard is the whole: nothing would be gathered or freed.
 bool FlatSharding::parameters_sharded(int owners) const {
   return stage_ == ZeroStage::kParameters && owners > 1;
@@ -107,7 +114,8 @@ void FlatSharding::attach(const ShardingContext& context) {
   if (stage_ == ZeroStage::kNone) {
     gradient_gather_.emplace(*layout_, *owners_, gather_traits(), 0, layout_->buckets().size());
   }
-  if (options_.offload == "host" && context.world.rank() == 0) {
+  const bool on_cpu = context.parameters.tensor(0).is_cpu();
+  if (options_.offload == "host" && on_cpu && context.world.rank() == 0) {
     log::warning(
         "offload = \"host\" changes nothing: the device is the CPU, and optimizer states are on "
         "the host already");
@@ -129,11 +137,16 @@ void FlatSharding::update(const UpdateStep& step) {
 }
 
 void FlatSharding::begin_pass(bool training) {
-  if (sharded_) sharded_->begin_pass(training);
+  if (!sharded_) return;
+  training_ = training;
+  open_runs_.assign(static_cast<size_t>(declared_->num_units()), 0);
+  sharded_->begin_pass(training);
 }
 
 void FlatSharding::before_forward(int unit) {
-  if (sharded_) sharded_->before_forward(unit);
+  if (!sharded_) return;
+  if (training_) ++open_runs_[static_cast<size_t>(unit)];
+  sharded_->before_forward(unit);
 }
 
 void FlatSharding::after_forward(int unit) {
@@ -147,6 +160,8 @@ void FlatSharding::before_backward(int unit) {
 void FlatSharding::after_backward(int unit) {
   if (!sharded_) return;
   sharded_->after_backward(unit);
+  // Gradients of a unit that ran twice are there when the last of its runs is left.
+  if (--open_runs_[static_cast<size_t>(unit)] > 0) return;
   reducer_->complete_region(static_cast<size_t>(unit) + 1);
 }
 

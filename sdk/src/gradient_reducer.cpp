@@ -322,6 +322,16 @@ void GradientReducer::release() {
   micro_batch_ = 0;
 }
 
+void GradientReducer::discard() {
+  const at::NoGradGuard no_grad;
+  for (auto& [level, sum] : partial_sums_) spare_sums_.push_back(std::move(sum));
+  partial_sums_.clear();
+  uses_.clear();
+  for (at::Tensor& gradient : waiting_) gradient.reset();
+  if (residual_.defined()) residual_.zero_();
+  release();
+}
+
 int64_t GradientReducer::gradient_bytes() const {
   return bytes_of(traits_.keep_full ? full_ : shard_) + bytes_of(residual_) + partial_bytes_;
 }

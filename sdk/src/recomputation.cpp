@@ -17,14 +17,21 @@ class NumberedHooks : public torch::autograd::SavedVariableHooks {
   explicit NumberedHooks(std::shared_ptr<Recomputation> run) : run_(std::move(run)) {}
   void call_pack_hook(const at::Tensor& tensor) override {
     number_ = run_->number_of(tensor);
-    if (!number_) kept_ = tensor;
+    if (number_) return;
+    kept_ = tensor;
+    version_ = tensor._version();
   }
-  at::Tensor call_unpack_hook() override { return number_ ? run_->take(*number_) : kept_; }
+  at::Tensor call_unpack_hook() override {
+    if (number_) return run_->take(*number_);
+    check_version(kept_, version_);
+    return kept_;
+  }
 
  private:
   std::shared_ptr<Recomputation> run_;
   std::optional<size_t> number_;
   at::Tensor kept_;
+  int64_t version_ = 0;
 };
 
 /// Sets autocast for a while.
@@ -63,6 +70,7 @@ Recomputation::Recomputation(int unit, at::TensorList inputs, UnitFunction funct
     identities_.push_back(input.unsafeGetTensorImpl());
     inputs_.push_back(input.defined() ? input.detach() : input);
     inputs_need_grad_.push_back(input.defined() && input.requires_grad());
+    input_versions_.push_back(input.defined() ? input._version() : 0);
   }
 }
 
@@ -88,17 +96,21 @@ void Recomputation::run_again() {
   tensors_.clear();
   std::vector<at::Tensor> inputs;
   for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].defined()) check_version(inputs_[i], input_versions_[i]);
     inputs.push_back(inputs_[i]);
     if (inputs_need_grad_[i]) inputs.back() = inputs_[i].detach().set_requires_grad(true);
     identities_[i] = inputs.back().unsafeGetTensorImpl();
   }
   again_ = true;
-  {
+  try {
     const at::AutoGradMode grad(true);
     const AutocastGuard autocast(autocast_);
     const SavedTensorScope scope(this);
     UnitScope unit_scope(/*training=*/true, key_);
     function_(inputs, unit_scope);
+  } catch (...) {
+    again_ = false;
+    throw;
   }
   again_ = false;
   if (tensors_.size() == saved_) return;

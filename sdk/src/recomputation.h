@@ -41,6 +41,7 @@ class Recomputation : public SavedTensorRule, public std::enable_shared_from_thi
   int unit_;
   std::vector<at::Tensor> inputs_;
   std::vector<bool> inputs_need_grad_;
+  std::vector<int64_t> input_versions_;
   std::vector<const void*> identities_;  // of the inputs as the function sees them
   UnitFunction function_;
   uint64_t key_;

@@ -1,12 +1,15 @@
 #include "saved_tensors.h"
 
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include "zerolab/error.h"
 
 namespace zerolab {
 namespace {
@@ -52,6 +55,7 @@ class WeightCopyHooks : public SavedVariableHooks {
  public:
   void call_pack_hook(const at::Tensor& tensor) override {
     parameter_ = cast_parameter(tensor);
+    version_ = parameter_.defined() ? parameter_._version() : tensor._version();
     if (!parameter_.defined()) {
       kept_ = tensor.is_leaf() ? tensor : tensor.detach();  // a node must not own its own output
       return;
@@ -62,6 +66,7 @@ class WeightCopyHooks : public SavedVariableHooks {
     offset_ = tensor.storage_offset();
   }
   at::Tensor call_unpack_hook() override {
+    check_version(parameter_.defined() ? parameter_ : kept_, version_);
     if (!parameter_.defined()) return kept_;
     const at::NoGradGuard no_grad;
     return parameter_.to(dtype_).as_strided(sizes_, strides_, offset_);
@@ -70,6 +75,7 @@ class WeightCopyHooks : public SavedVariableHooks {
  private:
   at::Tensor kept_;
   at::Tensor parameter_;
+  int64_t version_ = 0;
   at::ScalarType dtype_ = at::kFloat;
   std::vector<int64_t> sizes_, strides_;
   int64_t offset_ = 0;
@@ -78,6 +84,12 @@ class WeightCopyHooks : public SavedVariableHooks {
 }  // namespace
 
 SavedTensorRule::~SavedTensorRule() = default;
+
+void check_version(const at::Tensor& saved, int64_t version) {
+  if (static_cast<int64_t>(saved._version()) == version) return;
+  throw PluginError("the model writes in place to a tensor of " + std::to_string(saved.numel()) +
+                    " elements that its backward needs; compute a new tensor there instead");
+}
 
 SavedTensorScope::SavedTensorScope(SavedTensorRule* rule)
     : outer_(std::exchange(current_rule, rule)) {

@@ -29,6 +29,9 @@ class SavedTensorScope {
   SavedTensorRule* outer_;
 };
 
+/// Throws if a saved tensor was written to since: what autograd checks itself where no hook is.
+void check_version(const at::Tensor& saved, int64_t version);
+
 /// Casts low-precision copies of parameters again instead of keeping them.
 class WeightCopies : public SavedTensorRule {
  public:

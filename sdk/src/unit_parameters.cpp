@@ -164,6 +164,7 @@ void UnitParameters::begin_pass(bool training) {
   const at::NoGradGuard no_grad;
   training_ = training;
   coming_.clear();
+  free_all();  // nothing, unless the pass before was broken off
   if (region(0).length == 0) return;
   gather(0);
   finish(0);
@@ -185,11 +186,15 @@ void UnitParameters::after_backward(int unit) {
   leave(unit, false);
 }
 
-void UnitParameters::end_pass() {
+void UnitParameters::free_all() {
   for (size_t u = 0; u < units_.size(); ++u) {
     if (units_[u].here) free_memory(static_cast<int>(u));
     units_[u].users = 0;
   }
+}
+
+void UnitParameters::end_pass() {
+  free_all();
   std::swap(order_[training_ ? 1 : 0], coming_);
 }
 

@@ -5,6 +5,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "zerolab/random.h"
 
@@ -12,6 +13,19 @@
 #include "saved_tensors.h"
 
 namespace zerolab {
+
+struct Units::Boundary {
+  explicit Boundary(const at::Tensor& output)
+      : tensor(output.getIntrusivePtr()), made_by(output.grad_fn().get()) {}
+  /// The same tensor, and not changed in place since: that makes it the output of something else.
+  bool is(const at::Tensor& input) const {
+    return tensor._unsafe_get_target() == input.unsafeGetTensorImpl() &&
+           made_by == input.grad_fn().get();
+  }
+  c10::weak_intrusive_ptr<c10::TensorImpl> tensor;  // weak: its address is not used again
+  const torch::autograd::Node* made_by;
+  std::function<void()> leave;  // of the unit that takes it
+};
 
 UnitListener::~UnitListener() = default;
 Units::Units() = default;
@@ -34,7 +48,7 @@ void Units::begin(bool training, uint64_t key) {
   training_ = training;
   key_ = key;
   runs_ = 0;
-  boundary_ = {};
+  boundary_.reset();
   if (listener_ != nullptr) listener_->begin_pass(training);
 }
 
@@ -66,35 +80,33 @@ at::Tensor Units::run(int unit, at::TensorList inputs, const UnitFunction& funct
 }
 
 /// Calls the listener as backward enters the unit (its output's gradient is there) and leaves it
-/// (its inputs' are). Where one unit's output is the next one's input, both happen at once: the
-/// unit that is done goes before the next one comes.
+/// (its inputs' are). Where one unit's output is the next one's input, both happen in one hook: the
+/// unit that is done goes before the next one comes. Leaves of the graph are no inputs in this
+/// sense: a hook on one would stay for ever.
 void Units::watch_backward(int unit, at::TensorList inputs, const at::Tensor& output) {
   UnitListener* const listener = listener_;
   const auto open = std::make_shared<int>(0);
-  for (const at::Tensor& input : inputs) {
-    if (input.defined() && input.requires_grad()) ++*open;
-  }
+  const auto computed = [](const at::Tensor& t) {
+    return t.defined() && t.requires_grad() && !t.is_leaf();
+  };
+  for (const at::Tensor& input : inputs) *open += computed(input) ? 1 : 0;
   const auto leave = [listener, unit, open] {
     if (--*open == 0) listener->after_backward(unit);
   };
   for (const at::Tensor& input : inputs) {
-    if (!input.defined() || !input.requires_grad()) continue;
-    if (input.unsafeGetTensorImpl() != boundary_.tensor) {
+    if (!computed(input)) continue;
+    if (boundary_ && boundary_->is(input) && !boundary_->leave) {
+      boundary_->leave = leave;
+    } else {
       input.register_hook([leave](const at::Tensor&) { leave(); });
-      continue;
     }
-    input.remove_hook(boundary_.hook);
-    const int before = boundary_.unit;
-    input.register_hook([leave, listener, before](const at::Tensor&) {
-      leave();
-      listener->before_backward(before);
-    });
-    boundary_ = {};
   }
-  if (!output.requires_grad()) return;
-  const unsigned hook = output.register_hook(
-      [listener, unit](const at::Tensor&) { listener->before_backward(unit); });
-  boundary_ = {output.unsafeGetTensorImpl(), hook, unit};
+  if (!output.requires_grad() || output.is_leaf()) return;
+  boundary_ = std::make_shared<Boundary>(output);
+  output.register_hook([listener, unit, boundary = boundary_](const at::Tensor&) {
+    if (boundary->leave) boundary->leave();
+    listener->before_backward(unit);
+  });
 }
 
 }  // namespace zerolab

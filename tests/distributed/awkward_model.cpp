@@ -38,19 +38,24 @@ void AwkwardModel::declare(zerolab::Parameters& p, const zerolab::ModelContext& 
   p.end_unit();
 }
 
+at::Tensor AwkwardModel::run_block(const Block& b, const at::Tensor& x_BTC, zerolab::Units& units) {
+  return units.run(b.unit, {x_BTC}, [this, &b](at::TensorList in, auto& scope) {
+    const at::Tensor normed = at::layer_norm(in[0], {kChannels}, b.norm).mul(shared_);
+    const at::Tensor hidden = at::linear(at::gelu(at::linear(normed, b.in, b.bias)), b.frozen);
+    return in[0]
+        .add(scope.dropout(at::linear(at::linear(hidden, b.out), b.out_twice), 0.2))
+        .add(at::linear(at::linear(in[0], b.out_twice), b.out_twice));
+  });
+}
+
 at::Tensor AwkwardModel::logits(const at::Tensor& tokens_BT, zerolab::Units& units) {
   at::Tensor x_BTC = units.run(0, {tokens_BT}, [this](at::TensorList in, auto& scope) {
     return scope.dropout(at::embedding(embedding_, in[0]), 0.1);
   });
   for (const Block& b : blocks_) {
     if (detour_ == Detour::kSkipsBlock && &b == &blocks_.back()) continue;
-    x_BTC = units.run(b.unit, {x_BTC}, [this, &b](at::TensorList in, auto& scope) {
-      const at::Tensor normed = at::layer_norm(in[0], {kChannels}, b.norm).mul(shared_);
-      const at::Tensor hidden = at::linear(at::gelu(at::linear(normed, b.in, b.bias)), b.frozen);
-      return in[0]
-          .add(scope.dropout(at::linear(at::linear(hidden, b.out), b.out_twice), 0.2))
-          .add(at::linear(at::linear(in[0], b.out_twice), b.out_twice));
-    });
+    const int runs = detour_ == Detour::kRunsTwice ? 2 : 1;
+    for (int i = 0; i < runs; ++i) x_BTC = run_block(b, x_BTC, units);
   }
   return units.run(0, {x_BTC}, [this](at::TensorList in, zerolab::UnitScope&) {
     const at::Tensor x = at::linear(at::linear(in[0], twice_), twice_).add(in[0]);

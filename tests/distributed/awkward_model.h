@@ -1,6 +1,6 @@
 #pragma once
-// A model that has every awkward kind of parameter: tied, frozen, unused, used twice in a unit and by
-// several units, tiny (fewer elements than ranks), odd-sized, zero-size, decayed and not; and a
+// A model that has every awkward kind of parameter: tied, frozen, unused, used twice in a unit and
+// by several units, tiny (fewer elements than ranks), odd-sized, zero-size, decayed and not; and a
 // made-up text for it.
 
 #include <span>
@@ -13,7 +13,7 @@
 class AwkwardModel : public zerolab::Model {
  public:
   /// Another way through the model, which the other ranks do not take.
-  enum class Detour { kNone, kUsesUnused, kSkipsBlock };
+  enum class Detour { kNone, kUsesUnused, kSkipsBlock, kRunsTwice };
   void take(Detour detour) { detour_ = detour; }
 
   void declare(zerolab::Parameters& parameters, const zerolab::ModelContext& context) override;
@@ -26,6 +26,7 @@ class AwkwardModel : public zerolab::Model {
     int unit = 0;
     at::Tensor norm, in, bias, frozen, out, out_twice;
   };
+  at::Tensor run_block(const Block& b, const at::Tensor& x_BTC, zerolab::Units& units);
   std::vector<Block> blocks_;
   Detour detour_ = Detour::kNone;
 };

@@ -5,6 +5,7 @@
 
 #include <ATen/ops/equal.h>
 
+#include "awkward_model.h"
 #include "catch.h"
 #include "small_training.h"
 
@@ -47,6 +48,29 @@ TEST_CASE("no option of a strategy changes a bit, and each is predicted") {
       const Outcome outcome = run(s);
       check_bit_identical(reference, outcome);
       check_prediction(outcome);
+    }
+  }
+}
+
+TEST_CASE("a unit that runs twice in a pass gets the gradients of both, under every strategy") {
+  for (const int64_t accumulation : {1, 3}) {
+    for (const char* reduce_every : {"micro_batch", "step"}) {
+      Setting s{.reduce_every = reduce_every, .ranks = 3, .accumulation = accumulation};
+      s.model = [](int) -> std::unique_ptr<zerolab::Model> {
+        auto model = std::make_unique<AwkwardModel>();
+        model->take(AwkwardModel::Detour::kRunsTwice);
+        return model;
+      };
+      const Outcome reference = run(s);
+      for (const std::string& strategy : host().names(zerolab::Kind::kSharding)) {
+        for (const bool checkpointing : {false, true}) {
+          s.sharding = strategy;
+          s.checkpointing = checkpointing;
+          INFO(title(s));
+          check_bit_identical(reference, run(s));
+        }
+        s.checkpointing = false;
+      }
     }
   }
 }

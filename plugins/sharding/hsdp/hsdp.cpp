@@ -3,7 +3,8 @@
 // the same slices; parameters are gathered inside the group alone. With groups of a power of two
 // this is the tree of every other strategy: ranks r0 + r1, then groups. Bytes held as those of
 // the stage with S = shard_size instead of N; moved across groups: 2(P/S)(G-1)/G elements for each
-// reduced micro-batch, with G = N/S groups.
+// reduced micro-batch, with G = N/S groups. The sum over groups is waited for bucket by bucket:
+// overlap_comm hides what goes on inside a group.
 // Source: Zhao et al., "PyTorch FSDP", arXiv 2304.11277, section 3.2.2.
 
 #include <algorithm>

@@ -5,7 +5,8 @@
 // UnitParameters, OptimizerShard).
 //
 // Whatever the answers, gradients are reduced to owners along the same tree and updates are
-// elementwise: losses, norms, parameters and states have the same bits (with the fp32 wire).
+// elementwise: losses, norms, parameters and states have the same bits with the fp32 wire. (With a
+// wire that rounds, bucket and group sizes decide where its blocks begin.)
 //
 // With S owners and N / S groups of them, bytes a parameter in fp32 with two states:
 //   16            nothing is sharded
@@ -65,13 +66,13 @@ class ZEROLAB_API FlatSharding : public Sharding {
   FlatSharding(ZeroStage stage, const ShardedParameterOptions& options);
   ~FlatSharding() override;
 
-  void check_ranks(int num_ranks) const override { shard_size(num_ranks); }
+  void check_ranks(int num_ranks) const override;
   void attach(const ShardingContext& context) override;
   void begin_micro_batch(bool last) override { reducer_->begin_micro_batch(last); }
   void end_micro_batch() override { reducer_->end_micro_batch(); }
   GradientNorm gradient_norm() override { return reducer_->norm(); }
   void update(const UpdateStep& step) override;
-  void discard() override { reducer_->release(); }
+  void discard() override { reducer_->discard(); }
   std::vector<StatePiece> state() override { return optimizer_.pieces(*declared_); }
   HeldBytes held_bytes() const override;
   std::optional<Footprint> footprint(const FootprintRequest& request) const override;
@@ -111,6 +112,8 @@ class ZEROLAB_API FlatSharding : public Sharding {
   std::optional<BucketGather> gradient_gather_;  // nothing is sharded
   std::optional<GradientReducer> reducer_;
   OptimizerShard optimizer_;
+  std::vector<int> open_runs_;  // by unit: forwards of this pass that backward has not left yet
+  bool training_ = false;
 };
 
 template <class Options>
@@ -125,7 +128,8 @@ void FlatOptions::describe_into(Describe<Options>& d) {
       .at_least(1)
       .keeps_results();
   field("allgather_bucket_size", &FlatOptions::allgather_bucket_size,
-        "parameters gathered at once; at least one bucket")
+        "parameters gathered at once, in one to four buckets; where parameters are sharded, the "
+        "longest unit that is gathered ahead")
       .unit("elements")
       .size()
       .at_least(1)
@@ -135,13 +139,14 @@ void FlatOptions::describe_into(Describe<Options>& d) {
       .keeps_results();
   field("find_unused_parameters", &FlatOptions::find_unused_parameters,
         "let ranks use different parameters in a step (zero gradients where unused); off, that is "
-        "an error")
+        "an error. Where parameters are sharded every rank still has to run every unit")
       .keeps_results();
   field("wire_dtype", &FlatOptions::wire_dtype,
         "what gradients and parameters travel as; sums are float32 whatever it is")
       .one_of({"fp32", "bf16", "int8"});
   field("wire_error_feedback", &FlatOptions::wire_error_feedback,
-        "add to the next gradient what rounding lost of this one; keeps 4 bytes a parameter");
+        "add to the next gradient what rounding lost of this one, on the way to its owner; keeps 4 "
+        "bytes a parameter");
   field("offload", &FlatOptions::offload,
         "where optimizer states live if the device is a GPU; on a CPU they are on the host anyway")
       .one_of({"none", "host"})

@@ -39,9 +39,11 @@ enum class ReduceEvery {
 };
 
 struct ReducerTraits {
-  /// Keep the whole flat gradient in memory (slices are reduced in place). Otherwise gradients are
-  /// dropped as their bucket is sent, and only the owned slices stay; with ReduceEvery::kStep and
-  /// several micro-batches their sums have to live until the last one.
+  /// Keep the whole flat gradient in memory (slices are reduced in place). Otherwise gradients wait
+  /// as autograd made them, are dropped as their bucket is sent, and only the owned slices stay;
+  /// with ReduceEvery::kStep and several micro-batches their sums have to live until the last one.
+  /// Buckets go in layout order from the last, so a parameter that stands last and gets its
+  /// gradient late, or none, keeps all others waiting: that memory is in no figure of this class.
   bool keep_full = true;
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
   bool overlap = true;     ///< go on with backward while a bucket is on its way
@@ -50,7 +52,7 @@ struct ReducerTraits {
   /// on the others. (One that gets none anywhere counts as zero either way.)
   bool same_use = true;
   WireDtype wire = WireDtype::kFloat32;
-  bool error_feedback = false;  ///< of a wire that rounds
+  bool error_feedback = false;  ///< of a wire that rounds, towards owners (not across groups)
 };
 
 /// Where gradients go: to their owners, then, if there are several groups of owners, over the ranks
@@ -85,8 +87,11 @@ class ZEROLAB_API GradientReducer {
   at::Tensor gradients(const FlatRange& range) const;
   /// [collective] Norm over all owners' slices.
   GradientNorm norm() const;
-  /// Ends the step, whether the gradients were used or not.
+  /// Ends the step whose gradients were used.
   void release();
+  /// Ends the step whose gradients are not used, or that was broken off between collectives; what
+  /// error feedback kept is forgotten, because it is of gradients that never counted.
+  void discard();
 
   /// High-water bytes: gradients that stay, and buffers of what is on its way.
   int64_t gradient_bytes() const;

@@ -9,6 +9,8 @@
 // Implementing this:
 //  - declare() names every parameter once, unit by unit in forward order; weights used by
 //    several units go to the root unit.
+//  - A parameter is read in its own unit's function alone, a root parameter in any: elsewhere it
+//    may have no memory (a strategy that shards parameters frees it), and reading it is a crash.
 //  - loss() runs its blocks through units.run() and draws dropout only from the scope.
 //  - loss() returns a sum over counted targets, not a mean: the trainer divides once, over all
 //    ranks.

@@ -11,8 +11,8 @@
 // Models", arXiv 1910.02054.
 //
 // Implementing this:
-//  - attach() binds memory to every parameter and initializes it; nothing is allocated per step
-//    after the first.
+//  - attach() binds memory to every parameter and initializes it; what a step needs is allocated
+//    once, parameters that are gathered and freed aside.
 //  - Sums are made by Communicator::reduce_scatter or GradientReducer only, so that every
 //    strategy adds in the same order.
 //  - gradient_norm() covers every trainable element exactly once and gives every rank the same
@@ -42,7 +42,7 @@
 
 namespace zerolab {
 
-/// References outlive the strategy.
+/// References outlive the strategy, but for its destructor: that touches none of them.
 struct ShardingContext {
   Parameters& parameters;
   Communicator& world;

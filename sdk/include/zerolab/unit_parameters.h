@@ -78,6 +78,7 @@ class ZEROLAB_API UnitParameters : public UnitListener {
   void enter(int unit);
   void leave(int unit, bool keep);
   void free_memory(int unit);
+  void free_all();
   void prefetch();
   static int64_t most_buckets(const FlatLayout& layout);
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include <ATen/core/Generator.h>
@@ -18,10 +19,11 @@ namespace zerolab {
 /// is collective.
 ///
 /// Order: begin_pass; before_forward(u), after_forward(u) for each run; in training, as backward
-/// reaches it, before_backward(u), then after_backward(u) when the gradients of the unit's inputs
-/// and of its own parameters are there; end_pass. Unit 0, the root, lives as long as the pass and
-/// gets no backward calls. after_backward does not come for a unit whose inputs need no gradient:
-/// end_pass closes it.
+/// reaches it, before_backward(u), then after_backward(u) when the gradients of the run's inputs
+/// are there; end_pass. When the last run of a unit is left, the gradients of its parameters are
+/// there. Unit 0, the root, lives as long as the pass and gets no backward calls. after_backward
+/// does not come for a run none of whose inputs was computed from what needs a gradient: end_pass
+/// closes it.
 class ZEROLAB_API UnitListener {
  public:
   virtual ~UnitListener();
@@ -53,8 +55,8 @@ class ZEROLAB_API UnitScope {
 
 /// [hot] Computes a unit from its inputs. Every gradient-requiring tensor that it reads, parameters
 /// aside, is an input; the parameters that it reads are the unit's own and the root's. It captures
-/// nothing that goes away with its caller and draws from the scope alone: with activation
-/// checkpointing it runs again during backward.
+/// nothing that goes away with its caller, draws from the scope alone and leaves its inputs as they
+/// are: with activation checkpointing it runs again during backward.
 using UnitFunction = std::function<at::Tensor(at::TensorList inputs, UnitScope& scope)>;
 
 /// What autograd saves in a unit is not always kept. Under autocast, low-precision copies of
@@ -82,12 +84,9 @@ class ZEROLAB_API Units {
   at::Tensor run(int unit, at::TensorList inputs, const UnitFunction& function);
 
  private:
-  /// The latest output, whose hook may join that of the unit that takes it.
-  struct Boundary {
-    const void* tensor = nullptr;
-    unsigned hook = 0;
-    int unit = 0;
-  };
+  /// The latest output: where backward leaves the unit that takes it and enters the one that made
+  /// it.
+  struct Boundary;
   void watch_backward(int unit, at::TensorList inputs, const at::Tensor& output);
 
   UnitListener* listener_ = nullptr;
@@ -95,7 +94,7 @@ class ZEROLAB_API Units {
   bool training_ = false;
   uint64_t key_ = 0;
   uint64_t runs_ = 0;  // in this pass: a unit that runs twice draws twice
-  Boundary boundary_;
+  std::shared_ptr<Boundary> boundary_;
 };
 
 }  // namespace zerolab

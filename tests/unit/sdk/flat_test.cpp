@@ -1,5 +1,6 @@
 #include "zerolab/flat.h"
 
+#include <limits>
 #include <map>
 #include <set>
 
@@ -98,4 +99,33 @@ TEST_CASE("a model without trainable parameters has an empty layout") {
   CHECK(layout.length() == 0);
   CHECK(layout.buckets().empty());
   CHECK(layout.ranges(0).empty());
+}
+
+TEST_CASE("a bucket of any length is cut to its region") {
+  zerolab::Parameters p;
+  declare_awkward(p);
+  constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
+  for (const bool cut : {false, true}) {
+    const FlatLayout layout(p, {.num_ranks = 2, .bucket_elements = kEndless, .cut_at_units = cut});
+    size_t regions = 0;
+    for (const auto& region : layout.regions()) regions += region.length > 0 ? 1 : 0;
+    CHECK(layout.buckets().size() == regions);
+  }
+}
+
+TEST_CASE("cut at units, a unit's parameters stand in its own region, small ones in the first") {
+  zerolab::Parameters p;
+  declare_awkward(p);
+  const FlatLayout layout(
+      p, {.num_ranks = 3, .bucket_elements = 64, .cut_at_units = true, .region_zero_below = 10});
+  REQUIRE(layout.regions().size() == static_cast<size_t>(p.num_units()) + 1);
+  for (const auto& slot : layout.slots()) {
+    if (slot.numel == 0) continue;
+    const auto& info = p.info(slot.parameter);
+    const size_t expected = info.numel < 10 ? 0 : static_cast<size_t>(info.unit) + 1;
+    const auto& region = layout.regions()[expected];
+    CHECK(slot.offset >= region.offset);
+    CHECK(slot.offset + slot.numel <= region.offset + region.length);
+    CHECK(region.offset % (3 * zerolab::kRangeAlignment) == 0);
+  }
 }

@@ -172,3 +172,35 @@ TEST_CASE("on two ranks, whole and transient buckets give each rank the same sum
     }
   }
 }
+
+TEST_CASE("what error feedback kept of a step that is discarded is forgotten") {
+  std::map<bool, std::vector<at::Tensor>> sums;
+  std::mutex mutex;
+  for (const bool skipped : {false, true}) {
+    zerolab::run_on_threads(2, [&](zerolab::Communicator& world) {
+      zerolab::Parameters p;
+      declare_awkward(p);
+      const zerolab::FlatLayout layout(p, {.num_ranks = 2, .bucket_elements = 96});
+      zerolab::FlatParameters flat;
+      flat.allocate(p, layout, 1);
+      zerolab::GradientReducer reducer(p, layout, world,
+                                       {.wire = zerolab::WireDtype::kInt8, .error_feedback = true});
+      const auto step = [&](double factor) {
+        reducer.begin_micro_batch(true);
+        backward(p, factor);
+        reducer.end_micro_batch();
+      };
+      if (skipped) {
+        step(0.7);
+        reducer.discard();
+      }
+      step(1.3);
+      if (world.rank() != 0) return;
+      const std::lock_guard lock(mutex);
+      for (size_t b = 0; b < layout.buckets().size(); ++b) {
+        sums[skipped].push_back(reducer.slice(b).clone());
+      }
+    });
+  }
+  for (size_t b = 0; b < sums[true].size(); ++b) CHECK(at::equal(sums[true][b], sums[false][b]));
+}

@@ -1,6 +1,7 @@
 // Units in training: what a listener hears as backward goes through them, what autograd keeps, and
 // recomputation.
 
+#include <cstring>
 #include <memory>
 
 #include <ATen/autocast_mode.h>
@@ -44,7 +45,7 @@ struct Layers {
   std::vector<at::Tensor> gradients(zerolab::Units& units, const at::Tensor& input) {
     at::Tensor x = input.detach().set_requires_grad(true);
     units.begin(true, 5);
-    at::Tensor y = units.run(1, {x}, [this](at::TensorList in, zerolab::UnitScope& scope) {
+    at::Tensor y = units.run(1, {x.mul(1)}, [this](at::TensorList in, zerolab::UnitScope& scope) {
       return layer(first, in[0], scope);
     });
     y = units.run(2, {y}, [this](at::TensorList in, zerolab::UnitScope& scope) {
@@ -166,9 +167,51 @@ TEST_CASE("under autocast the low-precision copies of weights do not outlive the
     return at::linear(at::linear(in[0], layers.first), layers.second);
   });
   // A copy that was kept would still hold the values of before.
-  layers.second.detach().zero_();
+  std::memset(layers.second.data_ptr(), 0, layers.second.nbytes());
   inside.sum().backward();
   CHECK_FALSE(at::equal(again.grad(), expected_input));
   CHECK(again.grad().abs().sum().item<float>() == 0);
   CHECK(layers.first.grad().sizes() == expected.sizes());
+}
+
+TEST_CASE("an output that is changed in place, or goes away, does not confuse the units") {
+  const at::Tensor w = at::randn({8, 8}).set_requires_grad(true);
+  zerolab::Units units;
+  Listener listener;
+  units.set_listener(&listener);
+  units.begin(true, 1);
+  const auto layer = [&](at::TensorList in, zerolab::UnitScope&) { return at::linear(in[0], w); };
+  at::Tensor x = units.run(1, {at::randn({3, 8})}, layer);
+  x.add_(1);
+  x = units.run(2, {x}, layer);
+  x = x.mul(2).add(1);
+  x = units.run(3, {x.mul(3)}, layer);
+  x.sum().backward();
+  units.end();
+  CHECK(listener.calls == std::vector<std::string>{"pass 1", ">f1", "f<1", ">f2", "f<2", ">f3",
+                                                   "f<3", ">b3", "b<3", ">b2", "b<2", ">b1",
+                                                   "end 0"});
+}
+
+TEST_CASE("writing in place to what backward needs is an error under autocast, too") {
+  zerolab::Units units;
+  const Bf16Scope scope;
+  units.begin(true, 1);
+  const at::Tensor x = at::randn({4}).set_requires_grad(true);
+  const at::Tensor y = units.run(1, {x}, [](at::TensorList in, zerolab::UnitScope&) {
+    const at::Tensor h = in[0].exp();
+    return h.add_(1).mul(2);
+  });
+  CHECK_THROWS_WITH(y.sum().backward(), Catch::Matchers::Contains("writes in place"));
+}
+
+TEST_CASE("a checkpointed unit whose input was changed since is an error") {
+  zerolab::Units units;
+  units.set_activation_checkpointing(true);
+  units.begin(true, 1);
+  const at::Tensor w = at::randn({4}).set_requires_grad(true), x = at::randn({4});
+  const at::Tensor y =
+      units.run(1, {x}, [&](at::TensorList in, zerolab::UnitScope&) { return in[0].exp().mul(w); });
+  x.add_(1);
+  CHECK_THROWS_WITH(y.sum().backward(), Catch::Matchers::Contains("writes in place"));
 }
