@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The model and the training loop of an experiment in plain PyTorch, timed step by step.
 
-    pytorch_gpt.py CONFIG.toml [--ranks N] [--threads N] [--compile] [--validate]
+    pytorch_gpt.py CONFIG.toml [--ranks N] [--parallel KIND] [--threads N] [--compile] [--fused] [--validate]
 
 CONFIG.toml is what `zerolab show-config` prints, so that both sides train the same thing. It is the loop that a
-PyTorch user writes: torch.nn modules, autograd, torch.optim.AdamW with its default implementation, clip_grad_norm_,
-the loss read and printed at every step, DistributedDataParallel over Gloo when there are several ranks.
+PyTorch user writes: torch.nn modules, autograd, torch.optim.AdamW with its default implementation (--fused: with the
+fused one), clip_grad_norm_, the loss read and printed at every step. With several ranks, over Gloo, --parallel says
+how they share the work: DistributedDataParallel or another kind of pytorch_parallel.py.
 
 Shapes: B sequences, T tokens, C channels, H heads, V vocabulary. Progress goes to standard error; standard output
 gets one JSON object: step_seconds (whole iterations, of rank 0), tokens_per_step (of all ranks), parameters, loss
@@ -26,6 +27,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+
+import pytorch_parallel
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -143,11 +146,10 @@ def learning_rate(scheduler, step, num_steps):
     return scheduler["min_lr"] + (lr - scheduler["min_lr"]) * (1 + math.cos(math.pi * share)) / 2
 
 
-def make_optimizer(model, options):
+def parameter_groups(model, weight_decay):
     parameters = list(model.parameters())
-    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": options["weight_decay"]},
-              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, betas=tuple(options["betas"]), eps=options["eps"])
+    return [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+            {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
 
 
 def train(rank, config, arguments, port):
@@ -159,12 +161,18 @@ def train(rank, config, arguments, port):
     tokens, validation_tokens, vocab_size = load_tokens(config["data"], config["seed"], T)
     torch.manual_seed(config["seed"])  # the same initial weights on every rank
     model = Gpt(config["model"], vocab_size, T)
-    optimizer = make_optimizer(model, config["optimizer"])
     num_parameters = sum(p.numel() for p in model.parameters())
     torch.manual_seed(config["seed"] + rank)
     trained = torch.compile(model) if arguments.compile else model
+    adamw = {"betas": tuple(config["optimizer"]["betas"]), "eps": config["optimizer"]["eps"]}
+    if arguments.fused:
+        adamw["fused"] = True
+    decay = config["optimizer"]["weight_decay"]
     if arguments.ranks > 1:
-        trained = nn.parallel.DistributedDataParallel(trained)
+        trained, optimizer = pytorch_parallel.spread(arguments.parallel, trained, arguments.ranks,
+                                                     lambda m: parameter_groups(m, decay), **adamw)
+    else:
+        optimizer = torch.optim.AdamW(parameter_groups(model, decay), **adamw)
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=config["precision"]["plugin"] == "amp_bf16")
 
     step_seconds = []
@@ -176,7 +184,7 @@ def train(rank, config, arguments, port):
             group["lr"] = lr
         for micro in range(accumulation):
             quiet = arguments.ranks > 1 and micro + 1 < accumulation
-            with trained.no_sync() if quiet else contextlib.nullcontext():
+            with pytorch_parallel.without_reduction(arguments.parallel, trained) if quiet else contextlib.nullcontext():
                 with autocast:
                     loss = trained(*batch) / accumulation
                 batch = random_batch(tokens, B, T)
@@ -211,11 +219,16 @@ def free_port():
 def main():
     parser = argparse.ArgumentParser(description="Trains an experiment in plain PyTorch and times its steps.")
     parser.add_argument("config", help="what `zerolab show-config` prints, in a file")
-    parser.add_argument("--ranks", type=int, default=1, help="processes, with DistributedDataParallel")
+    parser.add_argument("--ranks", type=int, default=1, help="processes")
+    parser.add_argument("--parallel", choices=pytorch_parallel.KINDS, default="ddp",
+                        help="how several ranks share the work (default ddp)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of each process")
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--fused", action="store_true", help="the fused implementation of AdamW")
     parser.add_argument("--validate", action="store_true", help="adds the validation loss after the last step")
     arguments = parser.parse_args()
+    if arguments.parallel.startswith("fsdp2") and (arguments.compile or arguments.validate):
+        parser.error("--compile and --validate go with --parallel ddp and zero1")
     config = tomllib.loads(Path(arguments.config).read_text())
     for (table, key), allowed in SUPPORTED.items():
         value = config[table].get(key, allowed[0])
