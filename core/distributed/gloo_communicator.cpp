@@ -122,9 +122,11 @@ struct Group {
   }
 };
 
+/// Groups on one device share its thread.
 std::shared_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store,
                                   const std::string& name, const RankEnvironment& environment,
-                                  double timeout_s, std::shared_ptr<std::string> failure) {
+                                  double timeout_s, std::shared_ptr<std::string> failure,
+                                  std::shared_ptr<gloo::transport::Device>& device) {
   auto options = ProcessGroupGloo::Options::create(
       std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000)));
   options->threads = 1;  // nothing that is used here needs more
@@ -134,7 +136,8 @@ std::shared_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store,
   group->timeout_s = timeout_s;
   group->failure = std::move(failure);
   try {
-    options->devices.push_back(make_device(environment));
+    if (!device) device = make_device(environment);
+    options->devices.push_back(device);
     group->ranks =
         c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, store),
                                               environment.rank, environment.size, options);
@@ -315,16 +318,18 @@ class GlooCommunicator : public Communicator {
 std::unique_ptr<ControlChannel> make_control_channel(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const RankEnvironment& environment,
                                                      double timeout_s) {
-  return std::make_unique<GlooControlChannel>(
-      make_group(store, "control", environment, timeout_s, std::make_shared<std::string>()));
+  std::shared_ptr<gloo::transport::Device> device;
+  return std::make_unique<GlooControlChannel>(make_group(store, "control", environment, timeout_s,
+                                                         std::make_shared<std::string>(), device));
 }
 
 std::unique_ptr<Communicator> make_gloo_communicator(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const RankEnvironment& environment,
                                                      double timeout_s) {
   auto failure = std::make_shared<std::string>();
-  auto control = make_group(store, "control", environment, timeout_s, failure);
-  auto data = make_group(store, "data", environment, timeout_s, failure);
+  std::shared_ptr<gloo::transport::Device> device;
+  auto control = make_group(store, "control", environment, timeout_s, failure, device);
+  auto data = make_group(store, "data", environment, timeout_s, failure, device);
   return std::make_unique<GlooCommunicator>(
       std::move(data), std::make_unique<GlooControlChannel>(std::move(control)));
 }
