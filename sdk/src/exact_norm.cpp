@@ -8,6 +8,8 @@
 
 #include <ATen/Parallel.h>
 
+#include "vector_clones.h"
+
 namespace zerolab {
 namespace {
 
@@ -15,13 +17,6 @@ constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr int kFractionBits = 50;
 constexpr int64_t kBlock = 4096;  // 2^12 squares below 2^50 fit an int64
 constexpr int64_t kGrain = 1 << 16;
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define ZEROLAB_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define ZEROLAB_VECTOR_CLONES
-#endif
 
 ZEROLAB_VECTOR_CLONES uint32_t max_bits(const float* x, int64_t n) {
   uint32_t largest = 0;

@@ -14,18 +14,13 @@
 
 #include "zerolab/communicator.h"
 
+#include "vector_clones.h"
+
 namespace zerolab::wire_codec {
 namespace {
 
 constexpr uint32_t kInfinityBits = 0x7f800000, kMagnitudeMask = 0x7fffffff;
 constexpr int64_t kGrainBlocks = 64;
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define ZEROLAB_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define ZEROLAB_VECTOR_CLONES
-#endif
 
 // Each of these works on one block: n <= kWireBlock values. The compiler makes vector loops of
 // them, so there are no branches inside.
