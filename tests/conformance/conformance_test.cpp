@@ -36,15 +36,6 @@ struct RemoveTextFile {
 
 }  // namespace
 
-zerolab::PluginHost& host() {
-  static zerolab::PluginHost host = [] {
-    zerolab::PluginSearch search;
-    search.from_command_line = {ZEROLAB_TEST_PLUGIN_DIR};
-    return zerolab::PluginHost(search);
-  }();
-  return host;
-}
-
 zerolab::OptionValues small_options(const std::string& id) {
   const size_t slash = id.find('/');
   const auto kind = *zerolab::kind_from_name(id.substr(0, slash));

@@ -8,9 +8,7 @@
 #include "zerolab/model.h"
 #include "zerolab/optimizer.h"
 
-#include "host/plugin_host.h"
-
-zerolab::PluginHost& host();
+#include "built_plugins.h"
 
 /// Defaults, except what is required or too large for a test.
 zerolab::OptionValues small_options(const std::string& id);

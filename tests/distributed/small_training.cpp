@@ -84,15 +84,6 @@ void collect_state(zerolab::Trainer& trainer, Outcome& outcome) {
 
 }  // namespace
 
-zerolab::PluginHost& host() {
-  static zerolab::PluginHost host = [] {
-    zerolab::PluginSearch search;
-    search.from_command_line = {ZEROLAB_TEST_PLUGIN_DIR};
-    return zerolab::PluginHost(search);
-  }();
-  return host;
-}
-
 Outcome run(const Setting& s) {
   at::set_num_threads(1);
   const zerolab::Experiment experiment = experiment_of(s);

@@ -16,7 +16,7 @@
 #include "zerolab/options.h"
 #include "zerolab/state.h"
 
-#include "host/plugin_host.h"
+#include "built_plugins.h"
 
 struct Setting {
   std::string sharding = "ddp", precision = "fp32", reduce_every = "micro_batch";
@@ -49,8 +49,6 @@ struct Outcome {
   std::array<zerolab::CollectiveTraffic, zerolab::kNumCollectiveKinds> moved{};  ///< last step's
 };
 
-/// The installed plugins.
-zerolab::PluginHost& host();
 /// Errors: what a rank throws first.
 Outcome run(const Setting& s);
 

@@ -10,8 +10,8 @@
 
 #include "zerolab/model.h"
 
+#include "built_plugins.h"
 #include "catch.h"
-#include "host/plugin_host.h"
 
 using zerolab::Kind;
 
@@ -52,17 +52,14 @@ class CountingAllocator : public c10::Allocator {
 constexpr int64_t kSequences = 2, kTokens = 32, kWords = 50;
 
 std::unique_ptr<zerolab::Model> declared_gpt(zerolab::Parameters& parameters) {
-  zerolab::PluginSearch search;
-  search.from_command_line = {ZEROLAB_TEST_PLUGIN_DIR};
-  zerolab::PluginHost host(search);
   zerolab::Experiment experiment;
   zerolab::PluginChoice& choice = experiment.plugins[static_cast<size_t>(Kind::kModel)];
   choice.name = "gpt";
-  choice.options = host.entry(Kind::kModel, "gpt").schema().defaults();
+  choice.options = host().entry(Kind::kModel, "gpt").schema().defaults();
   choice.options["num_layers"] = int64_t{3};
   choice.options["num_heads"] = int64_t{4};
   choice.options["embedding_dim"] = int64_t{64};
-  auto model = host.create<zerolab::Model>(experiment);
+  auto model = host().create<zerolab::Model>(experiment);
   model->declare(parameters, {kWords, kTokens});
   return model;
 }

@@ -3,22 +3,13 @@
 
 #include <string>
 
+#include "built_plugins.h"
 #include "catch.h"
-#include "host/plugin_host.h"
 #include "plan/plan.h"
 
 using zerolab::Kind;
 
 namespace {
-
-zerolab::PluginHost& host() {
-  static zerolab::PluginHost host = [] {
-    zerolab::PluginSearch search;
-    search.from_command_line = {ZEROLAB_TEST_PLUGIN_DIR};
-    return zerolab::PluginHost(search);
-  }();
-  return host;
-}
 
 std::unique_ptr<zerolab::Sharding> make(const std::string& name) {
   const zerolab::PluginEntry& entry = host().entry(Kind::kSharding, name);
