@@ -23,6 +23,7 @@ int launch(int num_ranks, int port, const CommandLine& line) {
 }  // namespace
 
 void add_rank_flags(CLI::App& verb, RankFlags& flags) {
+  flags.ranks = verb.get_option("--ranks");
   verb.add_option("--port", flags.port, "port on which local ranks meet (default: any free one)")
       ->check(CLI::Range(0, 65535))
       ->type_name("PORT");
@@ -44,7 +45,7 @@ int on_ranks(const ExperimentFlags& experiment, const RankFlags& flags, const Co
     check();
     return launch(ranks, flags.port, line);
   }
-  if (flags.ranks_given && environment.size != ranks) {
+  if (flags.ranks->count() > 0 && environment.size != ranks) {
     throw ConfigError("--ranks says " + std::to_string(ranks) + ", but " + environment.source +
                       " started " + std::to_string(environment.size) +
                       " ranks; leave --ranks out or make them agree.");

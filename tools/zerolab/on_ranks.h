@@ -10,10 +10,10 @@
 namespace zerolab {
 
 struct RankFlags {
-  bool ranks_given = false;  ///< --ranks was on the command line
+  const CLI::Option* ranks = nullptr;  ///< --ranks, which knows whether it was given
   int port = 0;
 };
-/// --port.
+/// --port. After add_experiment_flags().
 void add_rank_flags(CLI::App& verb, RankFlags& flags);
 
 /// The experiment, its overrides and the search path as a rank needs them.

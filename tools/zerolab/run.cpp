@@ -46,10 +46,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       "  zerolab run experiment.toml\n"
       "  zerolab run experiment.toml --ranks 2 sharding.plugin=NAME steps=100\n"
       "  zerolab run experiment.toml --run-dir results/first --json > summary.json");
-  verb->callback([flags, verb, &line] {
-    flags->ranks.ranks_given = verb->count("--ranks") > 0;
-    line.exit_code = run(*flags, line);
-  });
+  verb->callback([flags, &line] { line.exit_code = run(*flags, line); });
 }
 
 }  // namespace zerolab

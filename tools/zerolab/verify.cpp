@@ -77,10 +77,7 @@ void add_verify(CLI::App& app, CommandLine& line) {
       "  zerolab verify experiment.toml --ranks 3\n"
       "  zerolab verify experiment.toml sharding.plugin=NAME --against OTHER --steps 20 --ranks 2\n"
       "  zerolab verify experiment.toml --ranks 2 --json > verification.json");
-  verb->callback([flags, verb, &line] {
-    flags->ranks.ranks_given = verb->count("--ranks") > 0;
-    line.exit_code = verify(*flags, line);
-  });
+  verb->callback([flags, &line] { line.exit_code = verify(*flags, line); });
 }
 
 }  // namespace zerolab

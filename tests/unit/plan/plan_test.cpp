@@ -3,6 +3,7 @@
 #include "zerolab/error.h"
 
 #include "catch.h"
+#include "idle_sharding.h"
 
 using zerolab::CollectiveKind;
 using zerolab::Footprint;
@@ -11,17 +12,9 @@ using zerolab::FootprintRequest;
 namespace {
 
 /// Says what it is told to say; runs nothing.
-class Spoken : public zerolab::Sharding {
+class Spoken : public IdleSharding {
  public:
   Spoken(int64_t held, int64_t moved_each) : held_(held), moved_each_(moved_each) {}
-  void attach(const zerolab::ShardingContext&) override {}
-  void begin_micro_batch(bool) override {}
-  void end_micro_batch() override {}
-  zerolab::GradientNorm gradient_norm() override { return {}; }
-  void update(const zerolab::UpdateStep&) override {}
-  void discard() override {}
-  std::vector<zerolab::StatePiece> state() override { return {}; }
-  zerolab::HeldBytes held_bytes() const override { return {}; }
   std::optional<Footprint> footprint(const FootprintRequest& request) const override {
     if (request.num_ranks % 2 != 0) throw zerolab::ConfigError("needs an even number of ranks.");
     const bool once = request.reduce_every == zerolab::ReduceEvery::kStep;

@@ -8,6 +8,7 @@
 
 #include "catch.h"
 #include "distributed/world.h"
+#include "idle_sharding.h"
 #include "train/byte_report.h"
 #include "train/progress.h"
 
@@ -16,16 +17,9 @@ using zerolab::CollectiveKind;
 namespace {
 
 /// Moves and holds a little, and says so, or says something else.
-class Small : public zerolab::Sharding {
+class Small : public IdleSharding {
  public:
   explicit Small(bool predicts) : predicts_(predicts) {}
-  void attach(const zerolab::ShardingContext&) override {}
-  void begin_micro_batch(bool) override {}
-  void end_micro_batch() override {}
-  zerolab::GradientNorm gradient_norm() override { return {}; }
-  void update(const zerolab::UpdateStep&) override {}
-  void discard() override {}
-  std::vector<zerolab::StatePiece> state() override { return {}; }
   zerolab::HeldBytes held_bytes() const override { return {10, 20, 30, 40, 50}; }
   std::optional<zerolab::Footprint> footprint(
       const zerolab::FootprintRequest& request) const override {
