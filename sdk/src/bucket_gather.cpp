@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include <ATen/ops/empty.h>
-
 namespace zerolab {
 namespace {
 
@@ -42,11 +40,9 @@ BucketGather::BucketGather(const FlatLayout& layout, Communicator& owners, Gathe
   // Alone there is nothing to send, and nothing is rounded.
   if (owners.size() == 1) traits_.wire = WireDtype::kFloat32;
   buffers_.resize(static_cast<size_t>(in_flight(layout, traits_, first, end)));
-  const int64_t bytes =
-      all_gather_buffer_bytes(traits_.wire, longest(layout, first, end), owners.size());
-  if (bytes == 0) return;
+  const int64_t length = longest(layout, first, end);
   for (WireBuffers& buffers : buffers_) {
-    buffers.received = at::empty({bytes}, at::TensorOptions().dtype(at::kByte));
+    buffers = WireBuffers::for_all_gather(traits_.wire, length, owners.size());
   }
 }
 
@@ -71,9 +67,7 @@ void BucketGather::run(const at::Tensor& whole, const std::function<at::Tensor(s
 
 int64_t BucketGather::buffer_bytes() const {
   int64_t bytes = 0;
-  for (const WireBuffers& buffers : buffers_) {
-    if (buffers.received.defined()) bytes += static_cast<int64_t>(buffers.received.nbytes());
-  }
+  for (const WireBuffers& buffers : buffers_) bytes += buffers.bytes();
   return bytes;
 }
 

@@ -71,6 +71,11 @@ void GradientReducer::make_segments() {
       segments_[b].push_back({s, from - bucket.offset, from - slot.offset, to - from});
     }
   }
+  buckets_of_slot_.assign(layout_.slots().size(), 0);
+  for (const auto& segments : segments_) {
+    slots_in_bucket_.push_back(segments.size());
+    for (const Segment& segment : segments) ++buckets_of_slot_[segment.slot];
+  }
   const auto& regions = layout_.regions();
   for (size_t r = 0; r < regions.size(); ++r) {
     const std::string of = regions.size() == 1 ? std::string()
@@ -90,43 +95,24 @@ size_t GradientReducer::depth(const FlatLayout& layout, const ReducerTraits& tra
 void GradientReducer::make_stages() {
   const int64_t longest = layout_.longest_bucket();
   const int ranks = route_.owners.size();
-  const int64_t wire = reduce_scatter_buffer_bytes(owner_wire_, longest, ranks);
-  const auto bytes = at::TensorOptions().dtype(at::kByte);
   stages_.resize(depth(layout_, traits_));
   for (size_t i = 0; i < stages_.size(); ++i) {
     free_stages_.push_back(i);
     Stage& stage = stages_[i];
     if (!traits_.keep_full) stage.bucket = at::empty({longest}, floats());
-    if (wire == 0) continue;
-    if (owner_wire_ == WireDtype::kFloat32) {
-      stage.wire.received = at::empty({longest}, floats());
-    } else {
-      stage.wire.send = at::empty({wire / 2}, bytes);
-      stage.wire.received = at::empty({wire / 2}, bytes);
-    }
+    stage.wire = WireBuffers::for_reduce_scatter(owner_wire_, longest, ranks);
   }
   if (route_.replicas == nullptr) return;
-  const int64_t slice = longest / ranks;
-  const int64_t across = reduce_scatter_buffer_bytes(traits_.wire, slice, route_.replicas->size());
-  if (across == 0) return;
-  if (traits_.wire == WireDtype::kFloat32) {
-    replica_buffers_.received = at::empty({slice}, floats());
-  } else {
-    replica_buffers_.send = at::empty({across / 2}, bytes);
-    replica_buffers_.received = at::empty({across / 2}, bytes);
-  }
+  replica_buffers_ =
+      WireBuffers::for_reduce_scatter(traits_.wire, longest / ranks, route_.replicas->size());
 }
 
 void GradientReducer::begin_micro_batch(bool last) {
   last_ = last;
   reducing_ = last || traits_.reduce_every == ReduceEvery::kMicroBatch;
   if (!reducing_ && !full_.defined()) full_ = at::zeros({layout_.length()}, floats());
-  missing_.clear();
-  for (const auto& segments : segments_) missing_.push_back(segments.size());
-  buckets_to_send_.assign(layout_.slots().size(), 0);
-  for (const auto& segments : segments_) {
-    for (const Segment& segment : segments) ++buckets_to_send_[segment.slot];
-  }
+  missing_ = slots_in_bucket_;
+  buckets_to_send_ = buckets_of_slot_;
   std::fill(seen_.begin(), seen_.end(), false);
   launched_.assign(layout_.buckets().size(), false);
   next_bucket_ = static_cast<int64_t>(layout_.buckets().size()) - 1;
@@ -337,9 +323,8 @@ int64_t GradientReducer::gradient_bytes() const {
 }
 
 int64_t GradientReducer::bucket_bytes() const {
-  const auto wire = [](const WireBuffers& w) { return bytes_of(w.send) + bytes_of(w.received); };
-  int64_t bytes = wire(replica_buffers_);
-  for (const Stage& stage : stages_) bytes += bytes_of(stage.bucket) + wire(stage.wire);
+  int64_t bytes = replica_buffers_.bytes();
+  for (const Stage& stage : stages_) bytes += bytes_of(stage.bucket) + stage.wire.bytes();
   if (!traits_.keep_full) bytes += bytes_of(full_);
   return bytes;
 }

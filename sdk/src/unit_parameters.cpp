@@ -63,11 +63,9 @@ UnitParameters::UnitParameters(Parameters& parameters, const FlatLayout& layout,
       empty_storage(memory);
     }
   }
-  const int64_t bytes =
-      all_gather_buffer_bytes(traits.wire, layout.longest_bucket(), owners.size());
   buffers_.resize(static_cast<size_t>(most_buckets(layout)));
   for (WireBuffers& buffers : buffers_) {
-    if (bytes > 0) buffers.received = at::empty({bytes}, floats.dtype(at::kByte));
+    buffers = WireBuffers::for_all_gather(traits.wire, layout.longest_bucket(), owners.size());
   }
   const Region& zero = layout.regions()[kRegionZero];
   publishing_.emplace(layout, owners, GatherTraits{traits.wire, traits.longest_prefetch},
@@ -209,9 +207,7 @@ int64_t UnitParameters::bytes() const {
 
 int64_t UnitParameters::buffer_bytes() const {
   int64_t bytes = publishing_->buffer_bytes();
-  for (const WireBuffers& buffers : buffers_) {
-    if (buffers.received.defined()) bytes += static_cast<int64_t>(buffers.received.nbytes());
-  }
+  for (const WireBuffers& buffers : buffers_) bytes += buffers.bytes();
   return bytes;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include "zerolab/error.h"
 
@@ -99,6 +100,34 @@ void wire_decode(WireDtype wire, const at::Tensor& bytes, const at::Tensor& valu
             is_vector(bytes, at::kByte, wire_bytes(wire, n), bytes.device()),
         "wire_decode", bytes, values);
   wire_codec::decode(wire, bytes, values, 1);
+}
+
+WireBuffers WireBuffers::for_reduce_scatter(WireDtype wire, int64_t n, int ranks) {
+  const int64_t bytes = reduce_scatter_buffer_bytes(wire, n, ranks);
+  WireBuffers buffers;
+  if (bytes == 0) return buffers;
+  if (wire == WireDtype::kFloat32) {
+    buffers.received = at::empty({n}, at::TensorOptions().dtype(at::kFloat));
+  } else {
+    buffers.send = at::empty({bytes / 2}, at::TensorOptions().dtype(at::kByte));
+    buffers.received = at::empty_like(buffers.send);
+  }
+  return buffers;
+}
+
+WireBuffers WireBuffers::for_all_gather(WireDtype wire, int64_t n, int ranks) {
+  const int64_t bytes = all_gather_buffer_bytes(wire, n, ranks);
+  WireBuffers buffers;
+  if (bytes > 0) buffers.received = at::empty({bytes}, at::TensorOptions().dtype(at::kByte));
+  return buffers;
+}
+
+int64_t WireBuffers::bytes() const {
+  int64_t total = 0;
+  for (const at::Tensor* t : {&send, &received}) {
+    if (t->defined()) total += static_cast<int64_t>(t->nbytes());
+  }
+  return total;
 }
 
 WireBuffers WireBuffers::part(WireDtype wire, int64_t n, int ranks) const {

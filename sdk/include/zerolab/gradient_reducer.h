@@ -138,6 +138,7 @@ class ZEROLAB_API GradientReducer {
   std::vector<int64_t> slot_of_parameter_;      // -1 for a frozen one
   std::vector<std::vector<Segment>> segments_;  // by bucket
   std::vector<std::string> labels_;             // by bucket
+  std::vector<size_t> slots_in_bucket_, buckets_of_slot_;
 
   at::Tensor full_;      // keep_full: [length]; or sums over micro-batches that are not reduced yet
   at::Tensor shard_;     // not keep_full: [shard_length]

@@ -49,6 +49,11 @@ ZEROLAB_API void wire_decode(WireDtype wire, const at::Tensor& bytes, const at::
 /// stays undefined. One transfer at a time: from its start to its wait() the buffers are its own.
 struct ZEROLAB_API WireBuffers {
   at::Tensor send, received;  ///< uint8 (float32 for what reduce_scatter receives in kFloat32)
+  /// Memory for a reduce_scatter of in[n], for an all_gather to out[n], over R ranks: what the
+  /// functions below say that these take.
+  static WireBuffers for_reduce_scatter(WireDtype wire, int64_t n, int ranks);
+  static WireBuffers for_all_gather(WireDtype wire, int64_t n, int ranks);
+  int64_t bytes() const;
   /// Views of it for a transfer of n values over so many ranks, where this was made for a longer
   /// one.
   WireBuffers part(WireDtype wire, int64_t n, int ranks) const;
