@@ -25,11 +25,6 @@ void FlatParameters::set_gather(Communicator& owners, GatherTraits traits) {
   }
 }
 
-at::Tensor FlatParameters::bucket(size_t index) const {
-  const Bucket& cut = layout_->buckets()[index];
-  return flat_.narrow(0, cut.offset, cut.length);
-}
-
 at::Tensor FlatParameters::slice(size_t index, int rank) const {
   return flat_.narrow(0, layout_->slice_offset(index, rank), layout_->slice_length(index));
 }

@@ -28,8 +28,7 @@ class ZEROLAB_API FlatParameters {
   void set_gather(Communicator& owners, GatherTraits traits);
 
   const at::Tensor& flat() const { return flat_; }
-  /// Views of the parameters in a bucket, and in a rank's slice of it.
-  at::Tensor bucket(size_t index) const;
+  /// View of the parameters in a rank's slice of a bucket.
   at::Tensor slice(size_t index, int rank) const;
   /// Exact values of what this rank owns: a view of [length] elements that start at `flat_offset`
   /// in flat space and at `owned_offset` in owned space.

@@ -1,53 +1,16 @@
 #include "plan/activations.h"
 
-#include <algorithm>
-#include <cstdlib>
-#include <map>
-
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/Allocator.h>
 
 #include "zerolab/model.h"
 
 #include "built_plugins.h"
 #include "catch.h"
+#include "train/tensor_memory.h"
 
 using zerolab::Kind;
 
 namespace {
-
-/// Counts the CPU memory of tensors while it lives.
-class CountingAllocator : public c10::Allocator {
- public:
-  CountingAllocator() : before_(c10::GetAllocator(c10::kCPU)) {
-    c10::SetAllocator(c10::kCPU, this, kPriority);
-  }
-  ~CountingAllocator() override { c10::SetAllocator(c10::kCPU, before_, kPriority); }
-  static int64_t live() { return live_; }
-
-  c10::DataPtr allocate(size_t n) override {
-    void* const memory = std::malloc(std::max<size_t>(n, 1));
-    sizes_[memory] = static_cast<int64_t>(n);
-    live_ += static_cast<int64_t>(n);
-    return {memory, memory, &release, c10::Device(c10::kCPU)};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* to, const void* from, size_t n) const override {
-    default_copy_data(to, from, n);
-  }
-
- private:
-  static constexpr uint8_t kPriority = 200;
-  static void release(void* memory) {
-    live_ -= sizes_[memory];
-    sizes_.erase(memory);
-    std::free(memory);
-  }
-  static inline std::map<void*, int64_t> sizes_;
-  static inline int64_t live_ = 0;
-  c10::Allocator* before_;
-};
 
 constexpr int64_t kSequences = 2, kTokens = 32, kWords = 50;
 
@@ -66,7 +29,7 @@ std::unique_ptr<zerolab::Model> declared_gpt(zerolab::Parameters& parameters) {
 
 /// Bytes that are there between a forward and its backward, and were not before.
 int64_t counted_activations(at::ScalarType dtype, bool checkpointing) {
-  const CountingAllocator allocator;
+  zerolab::count_tensor_memory();
   zerolab::Parameters parameters;
   const auto model = declared_gpt(parameters);
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -78,9 +41,9 @@ int64_t counted_activations(at::ScalarType dtype, bool checkpointing) {
   zerolab::Units units;
   units.set_activation_checkpointing(checkpointing);
   units.begin(true, 1);
-  const int64_t before = CountingAllocator::live();
+  const int64_t before = zerolab::live_tensor_bytes();
   const at::Tensor loss = model->loss({tokens_BT, tokens_BT, kSequences * kTokens}, units);
-  const int64_t kept = CountingAllocator::live() - before;
+  const int64_t kept = zerolab::live_tensor_bytes() - before;
   units.end();
   return kept;
 }
