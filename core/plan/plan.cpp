@@ -8,13 +8,6 @@
 namespace zerolab {
 namespace {
 
-int64_t saved_bytes(const Sharding& strategy, FootprintRequest request, int64_t moved) {
-  if (request.micro_batches == 1 || request.reduce_every == ReduceEvery::kStep) return 0;
-  request.reduce_every = ReduceEvery::kStep;
-  const std::optional<Footprint> once = strategy.footprint(request);
-  return once ? moved - once->moved_bytes() : 0;
-}
-
 PlanRow plan_row(const PlanCandidate& candidate, const FootprintRequest& request) {
   PlanRow row{candidate.name, candidate.own, std::nullopt, candidate.why_not, 0};
   if (!candidate.strategy) return row;
@@ -25,7 +18,7 @@ PlanRow plan_row(const PlanCandidate& candidate, const FootprintRequest& request
       return row;
     }
     row.saved_by_reducing_every_step =
-        saved_bytes(*candidate.strategy, request, row.footprint->moved_bytes());
+        saved_by_reducing_every_step(*candidate.strategy, request, *row.footprint);
   } catch (const Error& error) {
     row.footprint.reset();
     row.why_not = error.what();
@@ -45,6 +38,14 @@ const PlanRow* least(const std::vector<PlanRow>& rows, const Admits& admits, con
 }
 
 }  // namespace
+
+int64_t saved_by_reducing_every_step(const Sharding& strategy, FootprintRequest request,
+                                     const Footprint& footprint) {
+  if (request.micro_batches == 1 || request.reduce_every == ReduceEvery::kStep) return 0;
+  request.reduce_every = ReduceEvery::kStep;
+  const std::optional<Footprint> once = strategy.footprint(request);
+  return once ? footprint.moved_bytes() - once->moved_bytes() : 0;
+}
 
 std::vector<PlanRow> plan_rows(const std::vector<PlanCandidate>& candidates,
                                const FootprintRequest& request) {

@@ -29,9 +29,13 @@ struct PlanRow {
   bool own = false;
   std::optional<Footprint> footprint;
   std::string why_not;  ///< a sentence, where there is no footprint
-  /// Bytes moved less a step with reduce_every = "step"; 0 where that changes nothing.
   int64_t saved_by_reducing_every_step = 0;
 };
+
+/// What reduce_every = "step" would move less than `footprint`, the strategy's answer to `request`;
+/// 0 where it changes nothing. Errors: what footprint() throws.
+int64_t saved_by_reducing_every_step(const Sharding& strategy, FootprintRequest request,
+                                     const Footprint& footprint);
 
 /// A row for each candidate, in their order. A candidate that cannot run on so many ranks, or
 /// states no footprint, says so in its row.

@@ -1,5 +1,7 @@
 #include "train/byte_record.h"
 
+#include "plan/plan.h"
+
 namespace zerolab {
 namespace {
 
@@ -17,12 +19,7 @@ ByteRecord::ByteRecord(const Communicator& world, const Sharding& sharding,
   const std::optional<Footprint> footprint = sharding.footprint(request);
   if (!footprint) return;
   predicted_ = rank_bytes(footprint->held, footprint->moved_bytes());
-  if (request.micro_batches == 1 || request.reduce_every == ReduceEvery::kStep) return;
-  FootprintRequest once = request;
-  once.reduce_every = ReduceEvery::kStep;
-  if (const auto other = sharding.footprint(once)) {
-    saved_by_reducing_every_step_ = footprint->moved_bytes() - other->moved_bytes();
-  }
+  saved_by_reducing_every_step_ = saved_by_reducing_every_step(sharding, request, *footprint);
 }
 
 CollectiveRecords ByteRecord::counted() const {
