@@ -42,9 +42,33 @@ struct EvaluationConfig {
 };
 
 struct CheckpointConfig {
-  int64_t every = 0;  ///< steps; 0: never
-  int64_t keep_last = 2;
+  int64_t every = 0;              ///< steps; 0: only at the end and when stopped
+  bool at_end = true;             ///< one after the last step
+  int64_t keep_last = 2;          ///< newest ones that are kept
+  int64_t keep_every = 0;         ///< those of every so many steps are kept for ever; 0: none
+  std::string keep_best;          ///< "val_loss": the best one is kept too; empty: no
+  bool async = false;             ///< write while training goes on
+  std::string on_error = "stop";  ///< or "continue"
+  std::string mirror;             ///< "remote:path" of rclone; empty: none
   static void describe(Describe<CheckpointConfig>& d);
+  void check(Problems& problems) const;
+};
+
+/// What is done about steps that look as if training broke: "skip" the update, "stop", or
+/// "rollback" to the newest checkpoint and go on with the samples after the bad ones.
+struct GuardConfig {
+  std::string non_finite = "skip";  ///< a loss or gradient that is not finite; not that of a scale
+  std::string spike = "off";        ///< a loss far above those before; also "off"
+  int64_t window = 100;             ///< steps whose losses a spike is held against
+  double z_score = 6;               ///< standard deviations above their mean
+  int64_t max_skips = 50;           ///< in a row; then it stops
+  int64_t max_rollbacks = 3;        ///< of a run; then it stops
+  static void describe(Describe<GuardConfig>& d);
+};
+
+struct DistributedConfig {
+  double stall_timeout_s = 300;  ///< a rank without progress for so long is stuck; 0: never
+  static void describe(Describe<DistributedConfig>& d);
 };
 
 struct Experiment {
@@ -59,6 +83,8 @@ struct Experiment {
   MemoryConfig memory;
   EvaluationConfig evaluation;
   CheckpointConfig checkpoint;
+  GuardConfig guard;
+  DistributedConfig distributed;
   std::array<PluginChoice, 6> plugins;  ///< indexed by Kind
 
   std::filesystem::path file;  ///< the experiment file, absolute

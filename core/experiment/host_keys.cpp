@@ -117,12 +117,68 @@ void EvaluationConfig::describe(Describe<EvaluationConfig>& d) {
 }
 
 void CheckpointConfig::describe(Describe<CheckpointConfig>& d) {
-  d.field("every", &CheckpointConfig::every, "steps between checkpoints; 0: never")
+  d.field("every", &CheckpointConfig::every,
+          "steps between checkpoints; 0: only at the end, and when the run is stopped")
       .unit("steps")
       .at_least(0)
       .keeps_results();
+  d.field("at_end", &CheckpointConfig::at_end, "a checkpoint after the last step").keeps_results();
   d.field("keep_last", &CheckpointConfig::keep_last, "newest checkpoints that are kept")
       .at_least(1)
+      .keeps_results();
+  d.field("keep_every", &CheckpointConfig::keep_every,
+          "checkpoints of every so many steps are kept for ever; 0: none")
+      .unit("steps")
+      .at_least(0)
+      .keeps_results();
+  d.field("keep_best", &CheckpointConfig::keep_best,
+          "\"val_loss\" keeps the checkpoint with the lowest validation loss too")
+      .one_of({"", "val_loss"})
+      .keeps_results();
+  d.field("async", &CheckpointConfig::async,
+          "write checkpoints while training goes on; needs memory for a copy of the state")
+      .keeps_results();
+  d.field("on_error", &CheckpointConfig::on_error,
+          "what a checkpoint that cannot be written does to the run")
+      .one_of({"stop", "continue"})
+      .keeps_results();
+  d.field("mirror", &CheckpointConfig::mirror,
+          "copy checkpoints to this remote of rclone (\"remote:path\", or a folder)")
+      .keeps_results();
+}
+
+void CheckpointConfig::check(Problems& problems) const {
+  if (!keep_best.empty() && every == 0) {
+    problems.add("keep_best", "needs checkpoints to choose from; set checkpoint.every");
+  }
+}
+
+void GuardConfig::describe(Describe<GuardConfig>& d) {
+  d.field("non_finite", &GuardConfig::non_finite,
+          "what a loss or gradient that is not finite does; one that loss scaling explains is "
+          "skipped in any case")
+      .one_of({"skip", "stop", "rollback"});
+  d.field("spike", &GuardConfig::spike, "what a loss far above those of the steps before does")
+      .one_of({"off", "skip", "stop", "rollback"});
+  d.field("window", &GuardConfig::window, "steps whose losses a spike is held against")
+      .unit("steps")
+      .at_least(2)
+      .at_most(100000);
+  d.field("z_score", &GuardConfig::z_score,
+          "a spike is so many standard deviations above the mean of the window")
+      .above(0);
+  d.field("max_skips", &GuardConfig::max_skips, "skipped steps in a row after which the run stops")
+      .unit("steps")
+      .at_least(1);
+  d.field("max_rollbacks", &GuardConfig::max_rollbacks, "rollbacks of a run after which it stops")
+      .at_least(0);
+}
+
+void DistributedConfig::describe(Describe<DistributedConfig>& d) {
+  d.field("stall_timeout_s", &DistributedConfig::stall_timeout_s,
+          "a rank that makes no progress for so long is stuck and ends the run; 0: never")
+      .unit("seconds")
+      .at_least(0)
       .keeps_results();
 }
 
@@ -155,6 +211,8 @@ const std::vector<HostTable>& host_tables() {
                                                 {"memory", schema_of<MemoryConfig>()},
                                                 {"evaluation", schema_of<EvaluationConfig>()},
                                                 {"checkpoint", schema_of<CheckpointConfig>()},
+                                                {"guard", schema_of<GuardConfig>()},
+                                                {"distributed", schema_of<DistributedConfig>()},
                                                 {"debug", schema_of<DebugKeys>()}};
   return tables;
 }
@@ -176,6 +234,10 @@ void assign_host_table(std::string_view table, const OptionValues& values, Exper
     experiment.evaluation = read<EvaluationConfig>(values);
   } else if (table == "checkpoint") {
     experiment.checkpoint = read<CheckpointConfig>(values);
+  } else if (table == "guard") {
+    experiment.guard = read<GuardConfig>(values);
+  } else if (table == "distributed") {
+    experiment.distributed = read<DistributedConfig>(values);
   } else if (table == "debug") {
     experiment.check_collectives = read<DebugKeys>(values).check_collectives;
   }

@@ -128,11 +128,7 @@ void FlatSharding::update(const UpdateStep& step) {
         reducer_->full(), [this](size_t b) { return reducer_->slice(b); }, "gradients");
   }
   optimizer_.update([this](const FlatRange& range) { return reducer_->gradients(range); }, step);
-  if (sharded_) {
-    sharded_->publish();
-  } else if (!gradient_gather_) {
-    whole_->publish(*owners_);
-  }
+  state_restored();
   reducer_->release();
 }
 
@@ -167,6 +163,19 @@ void FlatSharding::after_backward(int unit) {
 
 void FlatSharding::end_pass() {
   if (sharded_) sharded_->end_pass();
+}
+
+std::vector<LocalState> FlatSharding::local_state() {
+  if (!reducer_->residual().defined()) return {};
+  return {{"error_feedback", reducer_->residual()}};
+}
+
+void FlatSharding::state_restored() {
+  if (sharded_) {
+    sharded_->publish();
+  } else if (!gradient_gather_) {
+    whole_->publish(*owners_);
+  }
 }
 
 HeldBytes FlatSharding::held_bytes() const {

@@ -12,17 +12,27 @@
 #include "zerolab/random.h"
 
 namespace zerolab {
+
+struct Parameters::Callbacks {
+  std::function<void(size_t)> ready;
+  std::function<void(size_t, const at::Tensor&)> watcher;
+};
+
 namespace {
 
+template <class Callbacks>
 class GradientHook : public torch::autograd::PostAccumulateGradHook {
  public:
-  GradientHook(size_t index, std::shared_ptr<std::function<void(size_t)>> callback)
-      : index_(index), callback_(std::move(callback)) {}
-  void operator()(const torch::autograd::Variable& /*parameter*/) override { (*callback_)(index_); }
+  GradientHook(size_t index, std::shared_ptr<Callbacks> callbacks)
+      : index_(index), callbacks_(std::move(callbacks)) {}
+  void operator()(const torch::autograd::Variable& parameter) override {
+    if (callbacks_->watcher) callbacks_->watcher(index_, parameter.grad());
+    callbacks_->ready(index_);
+  }
 
  private:
   size_t index_;
-  std::shared_ptr<std::function<void(size_t)>> callback_;
+  std::shared_ptr<Callbacks> callbacks_;
 };
 
 int64_t count_elements(const std::string& name, const std::vector<int64_t>& shape) {
@@ -38,7 +48,7 @@ int64_t count_elements(const std::string& name, const std::vector<int64_t>& shap
 
 }  // namespace
 
-Parameters::Parameters() : unit_names_{"root"} {}
+Parameters::Parameters() : unit_names_{"root"}, callbacks_(std::make_shared<Callbacks>()) {}
 Parameters::~Parameters() = default;
 
 int Parameters::begin_unit(std::string name) {
@@ -132,12 +142,16 @@ void Parameters::initialize(size_t index, uint64_t seed) {
 }
 
 void Parameters::on_gradient(std::function<void(size_t)> callback) {
-  auto shared = std::make_shared<std::function<void(size_t)>>(std::move(callback));
+  callbacks_->ready = std::move(callback);
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!infos_[i].requires_grad) continue;
-    torch::autograd::impl::set_post_acc_grad_hooks(tensors_[i],
-                                                   std::make_unique<GradientHook>(i, shared));
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        tensors_[i], std::make_unique<GradientHook<Callbacks>>(i, callbacks_));
   }
+}
+
+void Parameters::watch_gradients(std::function<void(size_t, const at::Tensor&)> watcher) {
+  callbacks_->watcher = std::move(watcher);
 }
 
 }  // namespace zerolab

@@ -74,6 +74,8 @@ class ZEROLAB_API FlatSharding : public Sharding {
   void update(const UpdateStep& step) override;
   void discard() override { reducer_->discard(); }
   std::vector<StatePiece> state() override { return optimizer_.pieces(*declared_); }
+  std::vector<LocalState> local_state() override;
+  void state_restored() override;
   HeldBytes held_bytes() const override;
   std::optional<Footprint> footprint(const FootprintRequest& request) const override;
   double loss_tolerance() const override;

@@ -93,6 +93,9 @@ class ZEROLAB_API GradientReducer {
   /// error feedback kept is forgotten, because it is of gradients that never counted.
   void discard();
 
+  /// What error feedback carries to the next step: [length], this rank's own; undefined without it.
+  const at::Tensor& residual() const { return residual_; }
+
   /// High-water bytes: gradients that stay, and buffers of what is on its way.
   int64_t gradient_bytes() const;
   int64_t bucket_bytes() const;

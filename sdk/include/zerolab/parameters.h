@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -89,6 +90,9 @@ class ZEROLAB_API Parameters {
   /// an unused or frozen one), on the thread that called backward. One callback for all; setting
   /// replaces. [hot]
   void on_gradient(std::function<void(size_t index)> callback);
+  /// Shows each gradient, before on_gradient's callback takes it, to a function that only looks; an
+  /// empty one ends that. For diagnoses: it costs a look at every gradient.
+  void watch_gradients(std::function<void(size_t index, const at::Tensor& gradient)> watcher);
 
  private:
   std::vector<ParameterInfo> infos_;
@@ -96,6 +100,8 @@ class ZEROLAB_API Parameters {
   std::map<std::string, size_t, std::less<>> index_;  // names and aliases
   std::vector<std::string> unit_names_;
   int current_unit_ = 0;
+  struct Callbacks;
+  std::shared_ptr<Callbacks> callbacks_;  // shared with the hooks on the tensors
 };
 
 }  // namespace zerolab

@@ -9,8 +9,12 @@
 // Implementing this:
 //  - policy() never changes after construction.
 //  - loss_scale() is a power of two.
+//  - What observe() changes, state() gives and restore() takes back, or a resumed run scales
+//    otherwise than one that never stopped.
 
+#include <map>
 #include <optional>
+#include <string>
 
 #include <c10/core/ScalarType.h>
 
@@ -36,6 +40,10 @@ class ZEROLAB_API Precision {
   virtual double loss_scale() const { return 1; }
   /// [hot] Told after each step whether all gradients on all ranks were finite.
   virtual void observe(bool /*finite*/) {}
+  /// Numbers by name ("loss_scale"), as a checkpoint keeps them.
+  virtual std::map<std::string, double> state() const { return {}; }
+  /// Goes on from state(); names that it does not know are of another version, and passed over.
+  virtual void restore(const std::map<std::string, double>& /*state*/) {}
 };
 
 }  // namespace zerolab

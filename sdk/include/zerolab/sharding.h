@@ -5,8 +5,10 @@
 // begin_pass(); forward (unit hooks); backward (unit hooks, gradient callbacks); end_pass();
 // end_micro_batch()}; gradient_norm(); then update() or discard(). Evaluation is passes alone.
 // synchronize() before an evaluation or a checkpoint.
-// Ranks: [collective] attach, end_micro_batch, gradient_norm, update, synchronize; unit hooks if
-// the strategy makes them so.
+// To go on from a checkpoint, the host writes what state() and local_state() view between attach()
+// and the first step, or between steps, and calls state_restored().
+// Ranks: [collective] attach, end_micro_batch, gradient_norm, update, synchronize, state_restored;
+// unit hooks if the strategy makes them so.
 // Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 // Models", arXiv 1910.02054.
 //
@@ -18,6 +20,8 @@
 //  - gradient_norm() covers every trainable element exactly once and gives every rank the same
 //    value.
 //  - A trainable parameter without a gradient has a zero gradient, and is still decayed.
+//  - What state() and local_state() view changes in update(), discard() and synchronize() only: a
+//    checkpoint may be copied while the next step runs.
 //  - Collectives are issued in an order that does not depend on local data.
 //  - footprint() states what held_bytes() and the communicator's counters will say, from the
 //    declarations alone; a strategy that states none is left out of predictions.
@@ -85,6 +89,11 @@ class ZEROLAB_API Sharding : public UnitListener {
   virtual void synchronize() {}
   /// This rank's pieces of parameters and optimizer states. Replicated pieces appear on every rank.
   virtual std::vector<StatePiece> state() = 0;
+  /// What of this rank's state no whole tensor holds, the same names on every rank.
+  virtual std::vector<LocalState> local_state() { return {}; }
+  /// [collective] After the memory that state() views was written: parameters that the model
+  /// computes with follow. Nothing to do where they are that memory.
+  virtual void state_restored() {}
   virtual HeldBytes held_bytes() const = 0;
   /// [local] Before or after attach(); nothing from a strategy that predicts nothing. Each unit
   /// counts as run once a micro-batch. Errors: as check_ranks().

@@ -19,6 +19,13 @@ struct StatePiece {
   at::Tensor data;  ///< [length], a view: writing it changes the state
 };
 
+/// State that has no place in a whole tensor: it belongs to one rank of one strategy on one number
+/// of ranks, and is left behind when any of these changes.
+struct LocalState {
+  std::string name;  ///< unique in the strategy, of [a-z0-9_]
+  at::Tensor data;   ///< 1-D, contiguous, a view: writing it changes the state
+};
+
 /// Bytes that a rank holds, by category, in tensors that its strategy made.
 struct HeldBytes {
   int64_t parameters = 0;  ///< whole ones or shards, frozen ones included
