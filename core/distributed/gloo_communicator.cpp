@@ -80,6 +80,7 @@ struct Group {
   std::shared_ptr<int> parts = std::make_shared<int>(0);  ///< that were split off
   std::shared_ptr<std::string>
       failure;  ///< the first error, of data or of control; empty while all is well
+  std::shared_ptr<Pulse> pulse;  ///< shows when this rank waits; or null
 
   void check() const {
     if (!failure->empty()) throw PeerError(*failure);
@@ -179,6 +180,7 @@ class Exchange : public Work {
   void wait() override {
     waited_ = true;
     group_->check();
+    const Pulse::Waiting waiting(transfers_.empty() ? nullptr : group_->pulse.get());
     for (auto& [peer, transfer] : transfers_)
       guard(peer, [&, transfer = transfer] { transfer->wait(); });
     transfers_.clear();
@@ -317,19 +319,24 @@ class GlooCommunicator : public Communicator {
 
 std::unique_ptr<ControlChannel> make_control_channel(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const RankEnvironment& environment,
-                                                     double timeout_s) {
+                                                     double timeout_s,
+                                                     std::shared_ptr<Pulse> pulse) {
   std::shared_ptr<gloo::transport::Device> device;
-  return std::make_unique<GlooControlChannel>(make_group(store, "control", environment, timeout_s,
-                                                         std::make_shared<std::string>(), device));
+  auto group =
+      make_group(store, "control", environment, timeout_s, std::make_shared<std::string>(), device);
+  group->pulse = std::move(pulse);
+  return std::make_unique<GlooControlChannel>(std::move(group));
 }
 
 std::unique_ptr<Communicator> make_gloo_communicator(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const RankEnvironment& environment,
-                                                     double timeout_s) {
+                                                     double timeout_s,
+                                                     std::shared_ptr<Pulse> pulse) {
   auto failure = std::make_shared<std::string>();
   std::shared_ptr<gloo::transport::Device> device;
   auto control = make_group(store, "control", environment, timeout_s, failure, device);
   auto data = make_group(store, "data", environment, timeout_s, failure, device);
+  control->pulse = data->pulse = std::move(pulse);
   return std::make_unique<GlooCommunicator>(
       std::move(data), std::make_unique<GlooControlChannel>(std::move(control)));
 }

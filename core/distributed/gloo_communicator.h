@@ -17,6 +17,7 @@
 
 #include "zerolab/communicator.h"
 
+#include "distributed/pulse.h"
 #include "distributed/world.h"
 
 namespace zerolab {
@@ -31,13 +32,15 @@ class ControlChannel {
   virtual std::unique_ptr<ControlChannel> split(const std::vector<int>& ranks) = 0;
 };
 
-/// [collective] [setup]
+/// [collective] [setup] Waits for other ranks show in `pulse`, if there is one.
 std::unique_ptr<ControlChannel> make_control_channel(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const RankEnvironment& environment,
-                                                     double timeout_s);
-/// [collective] [setup]
+                                                     double timeout_s,
+                                                     std::shared_ptr<Pulse> pulse = nullptr);
+/// [collective] [setup] The same.
 std::unique_ptr<Communicator> make_gloo_communicator(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const RankEnvironment& environment,
-                                                     double timeout_s);
+                                                     double timeout_s,
+                                                     std::shared_ptr<Pulse> pulse = nullptr);
 
 }  // namespace zerolab

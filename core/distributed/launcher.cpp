@@ -1,207 +1,58 @@
-// The launcher of local ranks: one thread that starts them, hosts the store where they meet, and
-// waits for signals.
+// The launcher of local ranks: starts them, and again after a failure if it may. One thread that
+// waits for signals, beside those of the store that it hosts.
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <utility>
-
-#include <sys/wait.h>
-#include <unistd.h>
+#include <string>
 
 #include "zerolab/error.h"
 
-#include "distributed/child_process.h"
-#include "distributed/meeting.h"
+#include "distributed/local_ranks.h"
 #include "distributed/world.h"
 
 namespace zerolab {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
 
-constexpr auto kGrace = std::chrono::milliseconds(1500);  // between SIGTERM and SIGKILL
-constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
-constexpr int kPeer = static_cast<int>(ExitCode::kPeer);
-constexpr int kConfiguration = static_cast<int>(ExitCode::kConfiguration);
-constexpr int kSignalBase = 128;
+constexpr double kLongestWait = 30;  // seconds before a restart
 
-/// Blocks the signals that the launcher waits for: made before any other thread is, which inherits
-/// the mask.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    ::sigemptyset(&signals_);
-    for (int signal : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&signals_, signal);
-    // An ignored SIGCHLD would make the kernel throw exit codes away.
-    struct sigaction standard {};
-    standard.sa_handler = SIG_DFL;
-    ::sigaction(SIGCHLD, &standard, &previous_child_action_);
-    ::pthread_sigmask(SIG_BLOCK, &signals_, &previous_);
-  }
-  ~BlockedSignals() {
-    ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
-    ::sigaction(SIGCHLD, &previous_child_action_, nullptr);
-  }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
+/// Failures that another try may not meet. A mistake in the configuration or a plugin stays, and
+/// training that diverged does so again.
+bool worth_a_restart(int exit_code) {
+  return exit_code == static_cast<int>(ExitCode::kError) ||
+         exit_code == static_cast<int>(ExitCode::kStore) ||
+         exit_code == static_cast<int>(ExitCode::kPeer);
+}
 
-  const sigset_t& previous() const { return previous_; }
-  /// The next signal, or 0 when the time is over.
-  int wait(std::chrono::milliseconds time) const {
-    const timespec limit{time.count() / 1000, (time.count() % 1000) * 1000000};
-    return std::max(0, ::sigtimedwait(&signals_, nullptr, &limit));
-  }
+std::string counted_restarts(int number) {
+  return std::to_string(number) + (number == 1 ? " restart" : " restarts");
+}
 
- private:
-  sigset_t signals_, previous_;
-  struct sigaction previous_child_action_ {};
-};
+LaunchResult run_once(const LaunchOptions& options, const BlockedSignals& signals,
+                      const std::string& restart_of) {
+  LocalRanks ranks(options, signals);
+  ranks.start(options, restart_of);
+  return ranks.wait();
+}
 
-struct Rank {
-  pid_t pid = 0;
-  bool running = true;
-  int status = 0;  ///< as waitpid gives it
-};
+/// False if the user asks to stop meanwhile.
+bool wait_before_restart(const BlockedSignals& signals, double seconds) {
+  const auto end = Clock::now() + milliseconds(static_cast<int64_t>(seconds * 1000));
+  for (auto left = end - Clock::now(); left.count() > 0; left = end - Clock::now()) {
+    const auto time = std::chrono::duration_cast<milliseconds>(left) + milliseconds(1);
+    if (asks_to_stop(signals.wait(time))) return false;
+  }
+  return true;
+}
 
-class LocalRanks {
- public:
-  explicit LocalRanks(const LaunchOptions& options)
-      : meeting_(Meeting::host_on_loopback(options.port)) {}
-
-  /// Apart from construction, so that the destructor ends those that run if one cannot be started.
-  void start(const LaunchOptions& options) {
-    const std::string program = find_program(options.command.at(0));
-    for (int rank = 0; rank < options.num_ranks; ++rank) {
-      const auto number = std::to_string(rank), size = std::to_string(options.num_ranks);
-      std::vector<std::string> changes = {
-          "ZEROLAB_RANK=" + number, "ZEROLAB_WORLD_SIZE=" + size, "ZEROLAB_LOCAL_RANK=" + number,
-          "ZEROLAB_LOCAL_SIZE=" + size, "ZEROLAB_STORE_PORT=" + std::to_string(meeting_->port())};
-      // c10d logs a broken connection by itself, beside the sentence that says why it broke.
-      if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
-        changes.push_back("TORCH_CPP_LOG_LEVEL=FATAL");
-      }
-      const auto environment = changed_environment(changes);
-      ranks_.push_back({start_child(program, options.command, environment, signals_.previous())});
-    }
-  }
-  ~LocalRanks() {
-    // Only when starting failed half-way, or something threw: nothing keeps running.
-    signal_all(SIGKILL);
-    for (Rank& rank : ranks_) {
-      if (rank.running) ::waitpid(rank.pid, nullptr, 0);
-    }
-  }
-  LocalRanks(const LocalRanks&) = delete;
-  LocalRanks& operator=(const LocalRanks&) = delete;
-
-  int wait() {
-    while (num_running() > 0) {
-      const int signal = signals_.wait(std::chrono::milliseconds(stopping_ ? 50 : 1000));
-      if (signal == SIGINT || signal == SIGTERM) pass_on(signal);
-      reap();
-      if (!stopping_ && failed_ >= 0) stop();
-      if (stopping_ && Clock::now() > kill_at_) signal_all(SIGKILL);
-    }
-    return finish();
-  }
-
- private:
-  int64_t num_running() const {
-    return std::count_if(ranks_.begin(), ranks_.end(),
-                         [](const Rank& rank) { return rank.running; });
-  }
-  void signal_all(int signal) {
-    killed_ = killed_ || signal == SIGKILL;
-    for (const Rank& rank : ranks_) {
-      if (rank.running) ::kill(-rank.pid, signal);
-    }
-  }
-  void pass_on(int signal) {
-    if (passed_on_ == 0) {
-      passed_on_ = signal;
-      signal_all(SIGTERM);
-    } else if (signal == SIGINT) {
-      given_up_ = true;
-      signal_all(SIGKILL);
-    }
-  }
-  void stop() {
-    stopping_ = true;
-    kill_at_ = Clock::now() + kGrace;
-    signal_all(SIGTERM);
-  }
-  /// Ended by a signal that this launcher sent.
-  bool died_as_asked(int status) const {
-    return WIFSIGNALED(status) &&
-           ((WTERMSIG(status) == SIGTERM && (passed_on_ != 0 || stopping_)) ||
-            (WTERMSIG(status) == SIGKILL && killed_));
-  }
-  static bool blames_peer(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kPeer; }
-  /// Takes in what ended, and remembers the first that failed. One that blames its peer gives way
-  /// to one that does not: the peer may need longer to end.
-  void reap() {
-    for (size_t i = 0; i < ranks_.size(); ++i) {
-      Rank& rank = ranks_[i];
-      if (!rank.running || ::waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) continue;
-      rank.running = false;
-      const bool fine = WIFEXITED(rank.status) &&
-                        (WEXITSTATUS(rank.status) == 0 || WEXITSTATUS(rank.status) == kStopped);
-      if (fine || died_as_asked(rank.status)) continue;
-      if (failed_ < 0 || (blames_peer(status_of(failed_)) && !blames_peer(rank.status)))
-        failed_ = static_cast<int>(i);
-    }
-  }
-  int status_of(int rank) const { return ranks_[static_cast<size_t>(rank)].status; }
-  int code_of(int rank) const {
-    const int status = status_of(rank);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : kPeer;
-  }
-  int finish() const {
-    if (given_up_) return kSignalBase + SIGINT;
-    if (failed_ >= 0) return tell_cause();
-    const auto any = [&](auto what) {
-      return std::any_of(ranks_.begin(), ranks_.end(),
-                         [&](const Rank& rank) { return what(rank.status); });
-    };
-    if (any([](int status) { return WIFSIGNALED(status); })) return kSignalBase + passed_on_;
-    return any([](int status) { return WEXITSTATUS(status) == kStopped; }) ? kStopped : 0;
-  }
-  /// Prints why the run failed, once, and returns its exit code.
-  int tell_cause() const {
-    const int status = status_of(failed_);
-    const auto reported = meeting_->failure();
-    const bool only_blames_peer = reported && reported->exit_code == kPeer;
-    std::string cause = "rank " + std::to_string(failed_);
-    int code = code_of(failed_);
-    if (reported && (!only_blames_peer || blames_peer(status))) {
-      cause = reported->exit_code == kConfiguration || reported->rank == kNoRank
-                  ? reported->message
-                  : "rank " + std::to_string(reported->rank) + ": " + reported->message;
-      code = reported->exit_code;
-    } else if (WIFSIGNALED(status)) {
-      const int signal = WTERMSIG(status);
-      cause += " was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
-    } else {
-      cause += " ended with exit code " + std::to_string(code) + " and gave no reason";
-    }
-    std::fprintf(stderr, "zerolab: error: %s\n", cause.c_str());
-    return code;
-  }
-
-  BlockedSignals signals_;  // first: before the store's threads
-  std::unique_ptr<Meeting> meeting_;
-  std::vector<Rank> ranks_;
-  int passed_on_ = 0;      ///< the first signal that the user sent
-  bool given_up_ = false;  ///< the user asked twice
-  bool stopping_ = false;  ///< a rank failed, and the others were told to end
-  bool killed_ = false;    ///< those that did not were killed
-  Clock::time_point kill_at_;
-  int failed_ = -1;  ///< the rank that failed first
-};
+void tell_restart(int number, int restarts, const std::string& cause,
+                  const std::string& run_folder) {
+  std::fprintf(stderr, "zerolab: restart %d of %d: %s; %s\n", number, restarts, cause.c_str(),
+               run_folder.empty() ? "starting again" : "going on from the newest checkpoint");
+}
 
 }  // namespace
 
@@ -209,9 +60,28 @@ int launch_local_ranks(const LaunchOptions& options) {
   if (options.num_ranks < 1)
     throw ConfigError("the number of ranks must be at least 1, not " +
                       std::to_string(options.num_ranks));
-  LocalRanks ranks(options);
-  ranks.start(options);
-  return ranks.wait();
+  const BlockedSignals signals;  // first: before the store's threads
+  std::string run_folder;
+  double wait_s = options.restart_wait_s;
+  for (int restarted = 0;; ++restarted) {
+    const LaunchResult ended = run_once(options, signals, run_folder);
+    if (ended.cause.empty()) return ended.exit_code;
+    if (!ended.run_folder.empty()) run_folder = ended.run_folder;
+    std::string cause = ended.cause;
+    if (worth_a_restart(ended.exit_code) && !ended.stop_asked) {
+      if (restarted < options.restarts) {
+        tell_restart(restarted + 1, options.restarts, cause, run_folder);
+        if (wait_before_restart(signals, wait_s)) {
+          wait_s = std::min(2 * wait_s, kLongestWait);
+          continue;
+        }
+      } else if (restarted > 0) {
+        cause = "after " + counted_restarts(restarted) + ": " + cause;
+      }
+    }
+    std::fprintf(stderr, "zerolab: error: %s\n", cause.c_str());
+    return ended.exit_code;
+  }
 }
 
 }  // namespace zerolab

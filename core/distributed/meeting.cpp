@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kOwnFailure = "failure/own";
 constexpr const char* kPeerFailure = "failure/peer";
 constexpr const char* kLooked = "failure/looked";
+constexpr const char* kRunFolder = "run_folder";
 constexpr auto kPollInterval = std::chrono::milliseconds(10);
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -157,10 +158,9 @@ void Meeting::wait_for_all(const RankEnvironment& environment, double timeout_s)
 }
 
 void Meeting::report(const Failure& failure) try {
-  const bool blames_peer = failure.exit_code == static_cast<int>(ExitCode::kPeer);
   const std::string value = std::to_string(failure.rank) + " " + std::to_string(failure.exit_code) +
                             " " + failure.message;
-  store_->compareSet(blames_peer ? kPeerFailure : kOwnFailure, {}, bytes(value));
+  store_->compareSet(failure.blames_peer() ? kPeerFailure : kOwnFailure, {}, bytes(value));
 } catch (const std::exception&) {
   return;  // the store is gone with its host: nobody is left to tell
 }
@@ -170,7 +170,9 @@ std::optional<Failure> Meeting::read(const std::string& key) {
   const auto value = store_->get(key);
   const std::string text(value.begin(), value.end());
   const size_t second = text.find(' ') + 1, third = text.find(' ', second) + 1;
-  return Failure{std::stoi(text), std::stoi(text.substr(second)), text.substr(third)};
+  Failure failure{std::stoi(text), std::stoi(text.substr(second)), text.substr(third)};
+  failure.stalled = key == kOwnFailure && failure.exit_code == static_cast<int>(ExitCode::kPeer);
+  return failure;
 }
 
 std::optional<Failure> Meeting::failure() try {
@@ -197,6 +199,20 @@ void Meeting::linger(int others, double seconds) try {
     std::this_thread::sleep_for(kPollInterval);
 } catch (const std::exception&) {
   return;
+}
+
+void Meeting::announce_run_folder(const std::string& path) try {
+  store_->set(kRunFolder, bytes(path));
+} catch (const std::exception&) {
+  return;
+}
+
+std::string Meeting::run_folder() try {
+  if (!store_->check({kRunFolder})) return {};
+  const auto value = store_->get(kRunFolder);
+  return {value.begin(), value.end()};
+} catch (const std::exception&) {
+  return {};
 }
 
 }  // namespace zerolab

@@ -2,8 +2,8 @@
 // The place where ranks meet: a key-value store over TCP (c10d's TCPStore), and the failures
 // that ranks report there.
 //
-// A failure that is a rank's own (a bad file, a full disk) is kept apart from one that only says
-// that a peer is gone, so that the cause is found whichever was written first.
+// A failure that is a rank's own (a bad file, a full disk, being stuck) is kept apart from one that
+// only says that a peer is gone, so that the cause is found whichever was written first.
 // Ranks: every function is [local]; functions on failures never throw and never block for long.
 // Errors: ConfigError for a port in use; PeerError if the others do not come.
 
@@ -13,19 +13,10 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "distributed/failure.h"
 #include "distributed/world.h"
 
 namespace zerolab {
-
-/// In place of a rank: nobody is to blame.
-inline constexpr int kNoRank = -1;
-
-/// Why a rank, or the run, ended.
-struct Failure {
-  int rank = 0;  ///< or kNoRank
-  int exit_code = 0;
-  std::string message;
-};
 
 class Meeting {
  public:
@@ -48,6 +39,11 @@ class Meeting {
   std::optional<Failure> await_failure(double seconds);
   /// The host of a failed run stays until the `others` have looked, at most `seconds`.
   void linger(int others, double seconds);
+
+  /// Tells the launcher where the run is kept; it reads that after a failure.
+  void announce_run_folder(const std::string& path);
+  /// Empty if no rank announced one.
+  std::string run_folder();
 
  private:
   Meeting(c10::intrusive_ptr<c10d::Store> store, int port, const std::string& prefix);

@@ -49,6 +49,7 @@ RankEnvironment from_own_launcher(const Variables& variables) {
   }
   environment.port =
       static_cast<int>(variables.needed_integer("ZEROLAB_STORE_PORT", 1, kMaxPort, names.source));
+  environment.restart_of = variables.text("ZEROLAB_RESTART_OF").value_or("");
   return environment;
 }
 

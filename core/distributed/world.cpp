@@ -7,6 +7,7 @@
 #include "distributed/gloo_communicator.h"
 #include "distributed/meeting.h"
 #include "distributed/nccl/nccl_factory.h"
+#include "distributed/watcher.h"
 
 namespace zerolab {
 namespace {
@@ -14,7 +15,8 @@ namespace {
 constexpr double kLinger = 1.0;  // seconds that a failed host waits for the others to read why
 
 std::unique_ptr<Communicator> make_communicator(const RankEnvironment& environment,
-                                                const WorldOptions& options, Meeting* meeting) {
+                                                const WorldOptions& options, Meeting* meeting,
+                                                const std::shared_ptr<Pulse>& pulse) {
   const bool alone = environment.size == 1;
   if (options.device == "cuda") {
     NcclRequest request;
@@ -22,7 +24,8 @@ std::unique_ptr<Communicator> make_communicator(const RankEnvironment& environme
     request.timeout_s = options.timeout_s;
     if (!alone) {
       request.store = meeting->store();
-      request.control = make_control_channel(meeting->store(), environment, options.timeout_s);
+      request.control =
+          make_control_channel(meeting->store(), environment, options.timeout_s, pulse);
     }
     return make_nccl_communicator(std::move(request));
   }
@@ -30,13 +33,11 @@ std::unique_ptr<Communicator> make_communicator(const RankEnvironment& environme
     throw ConfigError("device = \"" + options.device + "\" is not known: use \"cpu\" or \"cuda\"");
   }
   return alone ? make_single_communicator()
-               : make_gloo_communicator(meeting->store(), environment, options.timeout_s);
+               : make_gloo_communicator(meeting->store(), environment, options.timeout_s, pulse);
 }
 
 std::optional<std::string> describe(const std::optional<Failure>& failure) {
-  if (!failure) return std::nullopt;
-  if (failure->rank == kNoRank) return failure->message;
-  return "rank " + std::to_string(failure->rank) + ": " + failure->message;
+  return failure ? std::optional(failure->sentence()) : std::nullopt;
 }
 
 class JoinedWorld : public World {
@@ -48,7 +49,7 @@ class JoinedWorld : public World {
       meeting_ = Meeting::reach(environment, options.join_timeout_s);
     try {
       if (environment.size > 1) meeting_->wait_for_all(environment, options.join_timeout_s);
-      communicator_ = make_communicator(environment, options, meeting_.get());
+      communicator_ = make_communicator(environment, options, meeting_.get(), pulse_);
     } catch (const Error& error) {
       report_failure(static_cast<int>(error.exit_code()), error.what());
       linger();
@@ -57,6 +58,7 @@ class JoinedWorld : public World {
     communicator_->set_checking(options.check_collectives);
   }
   ~JoinedWorld() override {
+    watcher_.reset();
     communicator_.reset();  // closes the connections: the others notice now
     linger();
   }
@@ -64,28 +66,50 @@ class JoinedWorld : public World {
   const RankEnvironment& environment() const override { return environment_; }
 
   void report_failure(int exit_code, const std::string& message) override {
-    if (meeting_) meeting_->report({environment_.rank, exit_code, message});
+    report({environment_.rank, exit_code, message});
   }
   void report_outcome(int exit_code, const std::string& message) override {
-    if (meeting_) meeting_->report({kNoRank, exit_code, message});
+    report({kNoRank, exit_code, message});
   }
   std::optional<std::string> await_failure(double seconds) override {
-    return meeting_ ? describe(meeting_->await_failure(seconds)) : std::nullopt;
+    if (!meeting_) return std::nullopt;
+    const auto found = meeting_->await_failure(seconds);
+    return describe(found ? found : heard_);
+  }
+  Pulse& pulse() override { return *pulse_; }
+  void watch(double stall_timeout_s) override {
+    watcher_.reset();
+    if (stall_timeout_s > 0)
+      watcher_ = std::make_unique<Watcher>(environment_, pulse_, stall_timeout_s);
+  }
+  void announce_run_folder(const std::string& path) override {
+    if (meeting_ && environment_.source == "zerolab") meeting_->announce_run_folder(path);
   }
   void leave() override {
     communicator_->barrier();
+    watcher_.reset();
+    communicator_->barrier();  // the store stays until all watchers have taken their leave
     left_ = true;
   }
 
  private:
+  void report(const Failure& failure) {
+    // Watched until it is done: a stopped host of the store would block it for good.
+    if (meeting_) meeting_->report(failure);
+    if (watcher_) heard_ = watcher_->reported();
+    watcher_.reset();  // this rank ends by itself, and makes no more progress
+  }
   void linger() {
     if (meeting_ && environment_.hosts_store && !left_)
       meeting_->linger(environment_.size - 1, kLinger);
   }
 
   RankEnvironment environment_;
+  std::shared_ptr<Pulse> pulse_ = std::make_shared<Pulse>();
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Watcher> watcher_;
+  std::optional<Failure> heard_;  ///< by the watcher
   bool left_ = false;
 };
 

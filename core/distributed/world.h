@@ -10,6 +10,8 @@
 
 #include "zerolab/communicator.h"
 
+#include "distributed/pulse.h"
+
 namespace zerolab {
 
 /// Where a process stands in a run, from --ranks' own launcher, torchrun, Slurm or Open MPI; a lone
@@ -24,6 +26,9 @@ struct RankEnvironment {
   std::string meeting = "zerolab";  ///< prefix of all keys in the store; differs between restarts
   /// Network interface to use, from ZEROLAB_INTERFACE or GLOO_SOCKET_IFNAME.
   std::string interface;
+  /// Our launcher starts the ranks again after a failure: the run folder to go on from, from
+  /// ZEROLAB_RESTART_OF. Empty at a first start, or if the run had no folder yet.
+  std::string restart_of;
 };
 
 /// Reads the environment. Errors: ConfigError for contradictory or unparsable variables.
@@ -31,7 +36,9 @@ RankEnvironment read_rank_environment();
 
 struct WorldOptions {
   double join_timeout_s = 300;  ///< how long ranks wait for each other at the start
-  double timeout_s = 1800;      ///< a collective that takes longer is a PeerError
+  /// A collective that takes longer is a PeerError. At least twice what watch() is given, so that
+  /// the rank that is stuck is named before the others give up.
+  double timeout_s = 1800;
   bool check_collectives = true;
   std::string device = "cpu";  ///< "cuda": the NCCL backend from its own shared library
 };
@@ -60,6 +67,18 @@ class World {
   /// [local] After a PeerError: the first failure that any rank reported, its message with
   /// "rank N: " before it. Gives the rank that failed up to `seconds` to say why.
   virtual std::optional<std::string> await_failure(double seconds) = 0;
+  /// [local] Where the main thread is: it calls beat() whenever it has made progress. Its waits for
+  /// other ranks show by themselves.
+  virtual Pulse& pulse() = 0;
+  /// [local] [setup] From now on a thread looks for ranks that are stuck, until leave(), a report
+  /// or the end; 0: none does. A rank that makes no progress for `stall_timeout_s` and does not
+  /// wait for others ends with exit code 5 and its place ("made no progress for 60 s in step 12,
+  /// backward: it is stuck"); the others do it for one that they do not hear of, and end when they
+  /// stay blocked after a failure that any rank reported. Such an end unwinds nothing.
+  virtual void watch(double stall_timeout_s) = 0;
+  /// [local] Rank 0: where this run is kept. Our launcher gives it to the ranks that it starts
+  /// again after a failure; elsewhere it does nothing.
+  virtual void announce_run_folder(const std::string& path) = 0;
   /// [collective] A clean end: everyone waits for everyone.
   virtual void leave() = 0;
 };
@@ -77,13 +96,20 @@ struct LaunchOptions {
   int num_ranks = 1;
   int port = 0;                      ///< 0: any free one
   std::vector<std::string> command;  ///< program and arguments that every rank runs
+  int restarts = 0;                  ///< after failures; then the run fails
+  double restart_wait_s = 1;         ///< before the first one; doubles with each, up to 30 s
 };
 
 /// Starts the local ranks of `--ranks N`, each in its own process group with a parent-death signal,
 /// waits for them, and returns the run's exit code. When one fails, prints the first cause once as
 /// "zerolab: error: rank N: ..." (without the rank if it is a mistake in the configuration, which
-/// all ranks share) and stops the others within two seconds. SIGINT and SIGTERM are passed on once,
-/// as SIGTERM; a SIGINT after that kills all ranks and returns 130.
+/// all ranks share) and stops the others within two seconds. The first SIGINT, SIGTERM or SIGUSR1
+/// is passed on as SIGTERM and later ones are passed over, but a second SIGINT kills all ranks and
+/// returns 130.
+///
+/// Restarts: after a failure with exit code 1, 4 or 5 the ranks are started again with a meeting of
+/// their own and, once a rank announced its run folder, ZEROLAB_RESTART_OF. Never after a signal
+/// from the user, which also ends the wait before a restart.
 ///
 /// Returns: 0 if all ranks returned 0; 75 if all that did not return 0 returned 75; else the code
 /// of the rank that failed first, 5 if a signal killed it; 128 + the signal passed on, if ranks

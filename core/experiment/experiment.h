@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -86,6 +87,8 @@ struct Experiment {
   GuardConfig guard;
   DistributedConfig distributed;
   std::array<PluginChoice, 6> plugins;  ///< indexed by Kind
+  /// The host's own keys as they were checked, by table ("" is the top level).
+  std::map<std::string, OptionValues> host_values;
 
   std::filesystem::path file;  ///< the experiment file, absolute
   std::string resolved_toml;   ///< every value, its origin in a comment; a valid experiment itself

@@ -67,7 +67,9 @@ Experiment ExperimentFile::resolve(PluginCatalogue& catalogue, int num_ranks) co
   Experiment experiment;
   experiment.file = tree.file;
   for (size_t i = 0; i < host.size(); ++i) {
-    assign_host_table(host_tables()[i].name, host[i].options(), experiment);
+    const std::string& table = host_tables()[i].name;
+    experiment.host_values[table] = host[i].options();
+    assign_host_table(table, experiment.host_values[table], experiment);
   }
   for (size_t i = 0; i < kinds.size(); ++i) {
     experiment.plugins[i] = {kinds[i].plugin, kinds[i].options.options()};

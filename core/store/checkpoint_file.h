@@ -51,12 +51,12 @@ struct LocalData {
   const void* data = nullptr;
 };
 
-/// Where a dataset's chunks begin in the file, in bytes; each holds kChunkBytes of values but the last,
-/// and followed by its checksum.
+/// Where a dataset's chunks begin in the file, in bytes. All have one length (chunk_grid.h), for
+/// which the last one is padded with zeros; the checksum follows.
 struct ChunkPlaces {
   std::vector<int64_t> begin;
 };
-inline constexpr int64_t kChunkBytes = 8 << 20;  ///< of values, in a chunk that is not the last
+inline constexpr int64_t kChunkBytes = 8 << 20;  ///< of values in a chunk, at most
 
 struct SealedPiece {
   PieceInfo info;

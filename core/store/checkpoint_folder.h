@@ -3,8 +3,9 @@
 // partial name. FORMAT.md describes it.
 //
 // Order of a save: one rank begin()s; every rank writes its file into partial(step); when all have,
-// one rank publish()es, or abandon()s. A folder of a final name with a manifest is complete; nothing
-// else counts. Whatever moment the process or the machine dies at, what was complete stays so.
+// one rank publish()es, or abandon()s. A folder of a final name with a manifest is complete;
+// nothing else counts. Whatever moment the process or the machine dies at, what was complete stays
+// so.
 // Ranks: local; one rank alone calls what writes.
 // Errors: StoreError that names the path, with what to do.
 
@@ -37,10 +38,16 @@ class CheckpointFolder {
 
   /// Makes an empty partial folder; what a killed process left under that name goes.
   void begin(int64_t step);
+  /// Puts back a checkpoint whose replacement was cut short by the end of its process, where the
+  /// file system cannot replace at once. The others that write do this too; a run that is taken up
+  /// again does it before it asks for steps().
+  void recover();
   /// Adds the texts ("config.resolved.toml", ...) and the manifest, which gets their names and
   /// checksums, syncs everything, and renames. A complete checkpoint of that step that was there
   /// is replaced. Errors: then the partial folder is gone, and the checkpoints before are intact.
-  void publish(Manifest manifest, const std::vector<std::pair<std::string, std::string>>& texts);
+  void publish(CheckpointManifest manifest,
+               const std::vector<std::pair<std::string, std::string>>& texts);
+  /// Removes the partial folder. What cannot be removed now goes with a later begin() or prune().
   void abandon(int64_t step);
   /// Removes complete checkpoints that no rule keeps, and leftovers of pruning and of saves of
   /// steps up to the newest; other names are not touched. Errors: StoreError if one cannot be
@@ -52,48 +59,32 @@ class CheckpointFolder {
   /// Steps of complete checkpoints, ascending; a folder that is not there has none.
   std::vector<int64_t> steps() const;
   /// Errors: StoreError if it is missing or damaged.
-  Manifest manifest(int64_t step) const;
+  CheckpointManifest manifest(int64_t step) const;
   /// Reads a text of a checkpoint. Errors: StoreError if it is missing or not as it was saved.
   std::string text(int64_t step, const std::string& name) const;
 
  private:
+  enum class Form { kFinal, kPartial, kReplaced };
+  struct Entry {
+    int64_t step = 0;
+    Form form = Form::kFinal;
+    bool complete = false;  // has a manifest
+    std::filesystem::path path;
+  };
+
+  /// What is exactly ours, by step. Errors: StoreError if the folder cannot be read.
+  std::vector<Entry> entries() const;
+  std::filesystem::path path(int64_t step, Form form) const;
+  static std::string name(int64_t step, Form form);
+  std::vector<int64_t> kept(const std::vector<int64_t>& steps, const Retention& retention) const;
+  void write_new(const std::filesystem::path& file, const std::string& text);
+  void move_into_place(int64_t step);
+  void replace_in_two_moves(int64_t step);
+  void move(const std::filesystem::path& from, const std::filesystem::path& to);
+  void remove_all(const std::vector<Entry>& entries);
+
   std::filesystem::path folder_;
   FileLayer& files_;
-};
-
-/// Whole tensors of one complete checkpoint, put together from the ranks' files.
-class CheckpointReader {
- public:
-  /// `checkpoint`: its folder. Errors: StoreError if the manifest is missing or damaged, or the
-  /// files leave elements of a tensor out.
-  explicit CheckpointReader(const std::filesystem::path& checkpoint);
-
-  const Manifest& manifest() const { return manifest_; }
-  /// Whole ones (offset 0, all elements), sorted by parameter, then state.
-  const std::vector<PieceInfo>& tensors() const { return tensors_; }
-  /// Null if there is none.
-  const PieceInfo* find(const std::string& parameter, const std::string& state) const;
-
-  /// Damage of one file, by its number in the manifest: as find_damage(); texts come after the
-  /// ranks' files.
-  size_t num_files() const;
-  std::string find_damage(size_t file) const;
-
-  /// Elements [first, first + count) of a whole tensor. Errors: StoreError that names file and
-  /// tensor if a checksum is wrong.
-  void read(const PieceInfo& tensor, int64_t first, int64_t count, void* out) const;
-  /// A rank's local state by name; null if there is none.
-  const SealedLocal* find_local(int rank, const std::string& name) const;
-  void read_local(int rank, const SealedLocal& local, void* out) const;
-
- private:
-  struct Place {
-    size_t file = 0, piece = 0;
-  };
-  std::filesystem::path folder_;
-  Manifest manifest_;
-  std::vector<PieceInfo> tensors_;
-  std::vector<std::vector<Place>> places_;  // of each tensor, by offset
 };
 
 }  // namespace zerolab

@@ -22,6 +22,10 @@ int FileLayer::create(const std::filesystem::path& path) {
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
 }
 
+int FileLayer::open_to_append(const std::filesystem::path& path) {
+  return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+}
+
 ssize_t FileLayer::write(int descriptor, const char* data, size_t size) {
   return ::write(descriptor, data, size);
 }
@@ -32,6 +36,18 @@ int FileLayer::sync(int descriptor) {
 
 int FileLayer::rename(const std::filesystem::path& from, const std::filesystem::path& to) {
   return ::rename(from.c_str(), to.c_str());
+}
+
+int FileLayer::exchange(const std::filesystem::path& one, const std::filesystem::path& other) {
+  return ::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE);
+}
+
+int FileLayer::unlink(const std::filesystem::path& path) {
+  return ::unlink(path.c_str());
+}
+
+int FileLayer::remove_directory(const std::filesystem::path& path) {
+  return ::rmdir(path.c_str());
 }
 
 FileLayer& real_files() {
@@ -66,17 +82,16 @@ int write_partial(FileLayer& files, const std::filesystem::path& partial, std::s
   return error;
 }
 
-/// Makes the names in a folder durable. Some file systems cannot and say so with EINVAL; nothing
-/// more can be done there.
+}  // namespace
+
 int sync_folder(FileLayer& files, const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return errno;
+  // Some file systems cannot and say so with EINVAL; nothing more can be done there.
   const int error = files.sync(descriptor) != 0 && errno != EINVAL ? errno : 0;
   ::close(descriptor);
   return error;
 }
-
-}  // namespace
 
 void write_file(FileLayer& files, const std::filesystem::path& path, std::string_view text) {
   std::filesystem::path partial = path;
@@ -90,6 +105,44 @@ void write_file(FileLayer& files, const std::filesystem::path& path, std::string
   }
   if (error != 0)
     throw StoreError(path.string() + ": cannot be written: " + errno_text(error) + ".");
+}
+
+void remove_file(FileLayer& files, const std::filesystem::path& path) {
+  int error = 0;
+  if (files.unlink(path) == 0) {
+    error = sync_folder(files, path.parent_path());
+  } else if (errno != ENOENT) {
+    error = errno;
+  }
+  if (error != 0)
+    throw StoreError(path.string() + ": cannot be removed: " + errno_text(error) + ".");
+}
+
+bool file_exists(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::none) {
+    throw StoreError(path.string() + ": cannot be looked at: " + error.message() + ".");
+  }
+  return status.type() != std::filesystem::file_type::not_found;
+}
+
+std::string read_text_file(const std::filesystem::path& path) {
+  std::string text;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ssize_t count = descriptor < 0 ? -1 : 1;
+  while (count > 0) {
+    char bytes[1 << 16];
+    count = ::read(descriptor, bytes, sizeof bytes);
+    if (count > 0) text.append(bytes, static_cast<size_t>(count));
+    if (count < 0 && errno == EINTR) count = 1;
+  }
+  const int error = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (count < 0) {
+    throw StoreError(path.string() + ": cannot be read: " + errno_text(error) + ".");
+  }
+  return text;
 }
 
 }  // namespace zerolab

@@ -16,9 +16,14 @@
 
 namespace zerolab {
 
+/// A row as a line, with its line feed; `keys` are journal_keys() of its columns.
+void append_journal_line(std::string& out, const std::vector<std::string>& keys,
+                         const MetricsRow& row);
+std::vector<std::string> journal_keys(const std::vector<std::string>& columns);
+
 class Journal {
  public:
-  /// Creates the file, which must not exist. Errors: StoreError.
+  /// Opens the file, which is there and ends with a line feed, to add to it. Errors: StoreError.
   Journal(FileLayer& files, std::filesystem::path path, const std::vector<std::string>& columns);
   ~Journal();
   Journal(const Journal&) = delete;
@@ -28,6 +33,9 @@ class Journal {
   /// survives the death of the process, not of the machine. Errors: StoreError; a line that only
   /// went in part is taken back.
   void append(const MetricsRow& row);
+  /// A descriptor of the same file, the caller's to close: with it another thread can sync what is
+  /// there while this one appends. Errors: StoreError.
+  int duplicate() const;
   /// Makes all lines durable. Errors: StoreError.
   void close();
 

@@ -29,7 +29,8 @@ struct TrainingPoint {
   double val_loss = std::numeric_limits<double>::quiet_NaN();  ///< at this step, if evaluated
   std::map<std::string, double> precision;                     ///< the precision plugin's own
   std::vector<double> recent_losses;                           ///< the guard's window, oldest first
-  int64_t rollbacks = 0;
+  int64_t skips_in_a_row = 0;  ///< skipped steps since the last accepted one
+  int64_t rollbacks = 0;       ///< of the run so far
 };
 
 /// How the run was cut when it saved.
@@ -52,7 +53,7 @@ struct SavedText {
   std::string xxh128;
 };
 
-struct Manifest {
+struct CheckpointManifest {
   TrainingPoint point;
   SavedRun run;
   std::string created;                         ///< UTC, "2026-11-30T18:51:04Z"
@@ -61,10 +62,21 @@ struct Manifest {
   std::vector<SavedText> texts;
 };
 
-std::string write_manifest(const Manifest& manifest);
+std::string write_checkpoint_manifest(const CheckpointManifest& manifest);
 /// `file` is what errors name. Errors: StoreError if the checksum is wrong, a field is missing or
 /// of another type, or the format is newer.
-Manifest parse_manifest(const std::string& text, const std::filesystem::path& file);
+CheckpointManifest parse_checkpoint_manifest(const std::string& text,
+                                             const std::filesystem::path& file);
+
+/// Reads `checkpoint`/manifest.json. Errors: StoreError too if it is missing.
+CheckpointManifest read_checkpoint_manifest(const std::filesystem::path& checkpoint);
+inline constexpr const char* kManifestName = "manifest.json";
+
+/// What a manifest says about a text.
+SavedText saved_text(const std::string& name, const std::string& text);
+/// Reads one of the texts of a checkpoint. Errors: StoreError if it is missing or not as it was
+/// saved.
+std::string read_saved_text(const std::filesystem::path& checkpoint, const SavedText& text);
 
 /// One rank's sealed file as text, for its way to the rank that writes the manifest.
 std::string write_sealed_file(const SealedFile& sealed);

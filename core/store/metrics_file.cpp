@@ -70,7 +70,7 @@ void MetricsFile::grow() {
   open();
 }
 
-void MetricsFile::finish(const RunSummary& summary) {
+void MetricsFile::finish(const std::optional<RunSummary>& summary) {
   silence_hdf5();
   close();
   MetricsContents contents = read_metrics(path_);

@@ -13,6 +13,7 @@
 // Owns: the open file.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,9 @@ class MetricsFile {
   /// return it survives the death of the process, not of the machine. Not after a StoreError, which
   /// leaves the rows before it in the file.
   void append(const MetricsRow& row);
-  /// Adds the summary, makes everything durable and closes. If this throws, the rows are still in
-  /// the file.
-  void finish(const RunSummary& summary);
+  /// Adds the summary, if there is one, takes the room to spare away, makes everything durable and
+  /// closes. If this throws, the rows are still in the file.
+  void finish(const std::optional<RunSummary>& summary);
 
  private:
   void open();

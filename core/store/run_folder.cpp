@@ -1,19 +1,20 @@
 #include "store/run_folder.h"
 
 #include <cerrno>
-#include <cmath>
+#include <charconv>
+#include <exception>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
 #include "zerolab/error.h"
 
-#include "store/file_layer.h"
-#include "store/journal.h"
+#include "store/disk_run_folder.h"
+#include "store/journal_reader.h"
 #include "store/json_text.h"
-#include "store/metrics_contents.h"
-#include "store/metrics_file.h"
+#include "store/superseded_rows.h"
 
 namespace zerolab {
 
@@ -67,91 +68,49 @@ class MadeFolders {
   std::vector<fs::path> made_;
 };
 
-std::string summary_json(const RunSummary& summary) {
-  std::string text;
-  const auto key = [&](const std::string& name) {
-    text += text.empty() ? "\n  " : ",\n  ";
-    text += json_quoted(name) + ": ";
-  };
-  for (const auto& [name, number] : summary.numbers) {
-    key(name);
-    append_json_number(text, number);
-  }
-  for (const auto& [name, value] : summary.texts) {
-    key(name);
-    text += json_quoted(value);
-  }
-  return text.empty() ? "{}\n" : "{" + text + "\n}\n";
+constexpr const char* kConfigName = "config.resolved.toml";
+constexpr const char* kEnvironmentName = "environment.json";
+
+/// Absolute, without a slash at the end.
+fs::path whole_path(const fs::path& dir) {
+  std::error_code ignored;
+  const fs::path path = fs::absolute(dir, ignored).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
 }
 
-class DiskRunFolder final : public RunFolder {
- public:
-  DiskRunFolder(FileLayer& files, fs::path path, std::string config, std::string environment)
-      : files_(files),
-        path_(std::move(path)),
-        config_(std::move(config)),
-        environment_(std::move(environment)) {}
+/// Keeps what the last session was given, under its number. What is there already stays: then a
+/// process died after it, and what has the plain name now may be of a session that never began.
+void keep_for_session(FileLayer& files, const fs::path& folder, const std::string& stem,
+                      const std::string& extension, int64_t session) {
+  const fs::path kept = folder / (stem + ".session-" + std::to_string(session) + extension),
+                 plain = folder / (stem + extension);
+  if (file_exists(plain) && !file_exists(kept)) write_file(files, kept, read_text_file(plain));
+}
 
-  const fs::path& path() const override { return path_; }
-
-  void open_metrics(const std::vector<std::string>& columns) override {
-    if (metrics_ != nullptr) throw Error(path_.string() + ": the metrics are open already.");
-    if (columns.empty() || columns.front() != "step") {
-      throw Error(path_.string() + ": the first column of the metrics has to be 'step'.");
-    }
-    auto metrics = std::make_unique<MetricsFile>(
-        files_, path_ / "metrics.h5",
-        MetricsContents{{{columns, {}}}, config_, environment_, std::nullopt});
-    journal_ = std::make_unique<Journal>(files_, path_ / "metrics.jsonl", columns);
-    metrics_ = std::move(metrics);
-    num_columns_ = columns.size();
+/// Where metrics.jsonl is missing, it is made again from metrics.h5.
+void restore_journal(FileLayer& files, const fs::path& folder, std::vector<Session>& sessions) {
+  const fs::path journal = folder / "metrics.jsonl", table = folder / "metrics.h5";
+  if (file_exists(journal) || !file_exists(table)) return;
+  MetricsContents contents;
+  try {
+    contents = read_metrics(table);
+  } catch (const std::exception& error) {  // HDF5's numbers of a damaged file ask for any memory
+    std::string reason = error.what();
+    if (reason.back() == '.') reason.pop_back();
+    throw StoreError(journal.string() + ": is missing and cannot be made from metrics.h5 (" +
+                     reason +
+                     "); put one of the two back from a copy, or move metrics.h5 away to " +
+                     "go on without the rows so far.");
   }
-
-  void append(const MetricsRow& row) override {
-    check_open();
-    if (row.size() != num_columns_ || std::isnan(row.front())) {
-      throw Error(path_.string() + ": a row has to have " + std::to_string(num_columns_) +
-                  " values, one for each column, and its step has to be a number.");
-    }
-    try {
-      // The journal first: what it holds, metrics.h5 can be made from.
-      journal_->append(row);
-      metrics_->append(row);
-    } catch (const StoreError& error) {
-      metrics_.reset();
-      journal_.reset();
-      std::string reason = error.what();
-      reason.pop_back();  // the full stop
-      throw StoreError(reason + "; the " + std::to_string(num_rows_) + " rows before are safe in " +
-                       path_.string() + ", so free some space there or look at the disk.");
-    }
-    ++num_rows_;
+  std::string text;
+  for (size_t i = 0; i < contents.segments.size(); ++i) {
+    const MetricsSegment& segment = contents.segments[i];
+    const auto keys = journal_keys(segment.columns);
+    for (const MetricsRow& row : segment.rows) append_journal_line(text, keys, row);
+    if (i < sessions.size() && sessions[i].columns.empty()) sessions[i].columns = segment.columns;
   }
-
-  void finish(const RunSummary& summary) override {
-    check_open();
-    const auto metrics = std::move(metrics_);
-    const auto journal = std::move(journal_);
-    journal->close();
-    metrics->finish(summary);
-    write_file(files_, path_ / "summary.json", summary_json(summary));
-  }
-
- private:
-  void check_open() const {
-    if (metrics_ != nullptr) return;
-    throw Error(path_.string() +
-                ": the metrics are not open: not yet, no more, or closed by an error.");
-  }
-
-  FileLayer& files_;
-  fs::path path_;
-  std::string config_, environment_;
-  std::unique_ptr<MetricsFile> metrics_;
-  std::unique_ptr<Journal> journal_;
-  size_t num_columns_ = 0;
-  int64_t num_rows_ = 0;
-};
+  write_file(files, journal, text);
+}
 
 }  // namespace
 
@@ -160,13 +119,11 @@ RunFolder::~RunFolder() = default;
 std::unique_ptr<RunFolder> RunFolder::create(const fs::path& explicit_dir, const std::string& name,
                                              const std::string& resolved_toml,
                                              const std::map<std::string, std::string>& environment,
-                                             FileLayer& files) {
+                                             const SessionInfo& session, FileLayer& files) {
   MadeFolders made(files);
-  std::error_code error;
   fs::path path;
   if (!explicit_dir.empty()) {
-    path = fs::absolute(explicit_dir, error).lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();  // a trailing slash
+    path = whole_path(explicit_dir);
     if (!made.make(path)) {
       throw ConfigError("--run-dir " + explicit_dir.string() +
                         ": exists already; name a folder that does not exist, or remove this one.");
@@ -177,7 +134,7 @@ std::unique_ptr<RunFolder> RunFolder::create(const fs::path& explicit_dir, const
           "name = \"" + name +
           "\": a run's folder is called after it, so it has to be a word without '/'; change it.");
     }
-    const fs::path stem = fs::absolute("runs", error) / (name + "-");
+    const fs::path stem = whole_path("runs") / (name + "-");
     for (int number = 1;; ++number) {
       path = stem;
       path += std::to_string(number);
@@ -185,19 +142,76 @@ std::unique_ptr<RunFolder> RunFolder::create(const fs::path& explicit_dir, const
     }
   }
 
+  FolderLock lock(path);
   std::string environment_json = json_object(environment);
-  const fs::path config_file = path / "config.resolved.toml",
-                 environment_file = path / "environment.json";
+  std::vector<Session> sessions = {new_session(0, 0, session)};
   try {
-    write_file(files, config_file, resolved_toml);
-    write_file(files, environment_file, environment_json);
+    write_file(files, path / kConfigName, resolved_toml);
+    write_file(files, path / kEnvironmentName, environment_json);
+    write_sessions(files, path, sessions);
   } catch (...) {
-    ::unlink(config_file.c_str());
-    ::unlink(environment_file.c_str());
+    for (const char* file : {kConfigName, kEnvironmentName, kSessionsName}) {
+      ::unlink((path / file).c_str());
+    }
     throw;
   }
   made.keep();
-  return std::make_unique<DiskRunFolder>(files, path, resolved_toml, std::move(environment_json));
+  return std::make_unique<DiskRunFolder>(files, path, std::move(lock), std::move(sessions),
+                                         resolved_toml, std::move(environment_json));
+}
+
+std::unique_ptr<RunFolder> RunFolder::reopen(const fs::path& dir, int64_t finished_steps,
+                                             const std::string& resolved_toml,
+                                             const std::map<std::string, std::string>& environment,
+                                             const SessionInfo& session, FileLayer& files) {
+  const fs::path path = whole_path(dir);
+  if (!file_exists(path / kConfigName)) {
+    throw ConfigError(dir.string() + ": is not a run's folder, which holds a " + kConfigName +
+                      "; name the folder that the run made, such as runs/NAME-1.");
+  }
+  FolderLock lock(path);
+  // A process may die before any of these calls. Rows leave before anything says that there is a
+  // new session, and it counts once sessions.jsonl has it; the next one does what is not done yet.
+  std::vector<Session> sessions = read_sessions(path);
+  restore_journal(files, path, sessions);
+  remove_file(files, path / "summary.json");  // what goes on is not finished
+  finish_superseding(files, path);
+  supersede_rows(files, path, finished_steps);
+
+  std::string environment_json = json_object(environment);
+  const int64_t last = sessions.back().number;
+  keep_for_session(files, path, "config.resolved", ".toml", last);
+  keep_for_session(files, path, "environment", ".json", last);
+  write_file(files, path / kConfigName, resolved_toml);
+  write_file(files, path / kEnvironmentName, environment_json);
+  sessions.push_back(new_session(last + 1, finished_steps, session));
+  write_sessions(files, path, sessions);
+  write_metrics(files, path / "metrics.h5",
+                contents_of(path, sessions, resolved_toml, environment_json), 0);
+  return std::make_unique<DiskRunFolder>(files, path, std::move(lock), std::move(sessions),
+                                         resolved_toml, std::move(environment_json));
+}
+
+std::optional<fs::path> RunFolder::newest(const std::string& name) {
+  const std::string stem = name + "-";
+  std::optional<fs::path> found;
+  uint64_t greatest = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry("runs", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string file = entry->path().filename().string();
+    if (file.compare(0, stem.size(), stem) != 0) continue;
+    uint64_t number = 0;
+    const char *begin = file.data() + stem.size(), *end_of_name = file.data() + file.size();
+    const auto [rest, problem] = std::from_chars(begin, end_of_name, number);
+    if (problem != std::errc() || rest != end_of_name || number <= greatest ||
+        !file_exists(entry->path() / kConfigName)) {
+      continue;
+    }
+    greatest = number;
+    found = whole_path(entry->path());
+  }
+  return found;
 }
 
 }  // namespace zerolab

@@ -36,9 +36,9 @@ void Batcher::fill(Split split, int64_t row, int64_t index) {
                std::span(batch_.targets.mutable_data_ptr<int64_t>() + start, length));
 }
 
-const Batch& Batcher::train(int64_t step, int64_t micro) {
+const Batch& Batcher::train(int64_t first_sample, int64_t micro) {
   const int64_t size = config_.micro_batch_size;
-  const int64_t first = step * config_.total_batch_size + global_micro_batch(micro) * size;
+  const int64_t first = first_sample + global_micro_batch(micro) * size;
   for (int64_t i = 0; i < size; ++i) fill(Split::kTrain, i, order_.index(first + i));
   batch_.num_targets = count_targets(batch_.targets);
   return batch_;

@@ -17,9 +17,9 @@ namespace zerolab {
 class Batcher {
  public:
   Batcher(const Data& data, const BatchConfig& config, uint64_t seed, int rank, int num_ranks);
-  /// [hot] Training micro-batch `micro` of step `step` (from 0). The tensors are reused by the next
-  /// call.
-  const Batch& train(int64_t step, int64_t micro);
+  /// [hot] Micro-batch `micro` of the step whose samples begin at global sample number
+  /// `first_sample`. The tensors are reused by the next call.
+  const Batch& train(int64_t first_sample, int64_t micro);
   /// Validation sequences [first, first + count), count <= B. The tensors are reused by the next
   /// call.
   Batch validation(int64_t first, int64_t count);

@@ -20,6 +20,7 @@ double evaluate(EvaluationParts parts, int64_t num_samples, int64_t batch_size) 
   const int64_t rounds = (num_batches + ranks - 1) / ranks;
   std::vector<double> mine;  // loss sum, targets; a round beyond the last batch counts nothing
   for (int64_t round = 0; round < rounds; ++round) {
+    parts.alive();
     const int64_t b = round * ranks + parts.world.rank();
     const int64_t first = b < num_batches ? b * batch_size : 0;
     const Batch batch = parts.batcher.validation(first, std::min(batch_size, samples - first));

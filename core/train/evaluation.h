@@ -2,6 +2,8 @@
 // Loss over the validation split: the same number of bits on any number of ranks.
 // Ranks: collective.
 
+#include <functional>
+
 #include "zerolab/communicator.h"
 #include "zerolab/data.h"
 #include "zerolab/model.h"
@@ -20,6 +22,7 @@ struct EvaluationParts {
   Batcher& batcher;
   Communicator& world;
   PrecisionPolicy precision;
+  std::function<void()> alive;  ///< called before each batch
 };
 
 /// Mean loss per counted target over the first `num_samples` validation sequences (0: all), in

@@ -68,10 +68,11 @@ std::string format_duration(double seconds) {
   return fmt::format("{} s", s);
 }
 
-Progress::Progress(std::FILE* out, int64_t total_steps)
+Progress::Progress(std::FILE* out, int64_t total_steps, int64_t finished_steps)
     : out_(out),
       terminal_(isatty(fileno(out)) != 0),
       total_steps_(total_steps),
+      finished_before_(finished_steps),
       line_every_(round_interval(total_steps)),
       started_(now_s()),
       last_line_(started_) {}
@@ -81,26 +82,40 @@ void Progress::print(const StepRecord& r) {
   const double now = now_s();
   const bool evaluated = r.evaluated, last = r.step == total_steps_;
   const bool lasting = evaluated || last || r.skipped;  // stays on a terminal, too
+  const int64_t done = std::max<int64_t>(1, r.step - finished_before_);
   const bool due =
       terminal_ ? now - last_line_ >= kRefreshSeconds
-                : r.step == 1 || r.step % line_every_ == 0 || now - last_line_ >= kQuietSeconds;
+                : done == 1 || r.step % line_every_ == 0 || now - last_line_ >= kQuietSeconds;
   if (!lasting && !due) return;
   last_line_ = now;
   const double left =
-      (now - started_) / static_cast<double>(r.step) * static_cast<double>(total_steps_ - r.step);
+      (now - started_) / static_cast<double>(done) * static_cast<double>(total_steps_ - r.step);
   std::string line = fmt::format(
       "step {:>{}}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {:.0f} tok/s  ETA {}  peak {}",
       r.step, fmt::formatted_size("{}", total_steps_), total_steps_, plain(r.loss), r.lr,
       r.grad_norm, r.tokens_per_sec, format_duration(left),
       format_bytes(static_cast<double>(r.peak_memory_bytes)));
   if (evaluated) line += fmt::format("  val loss {:.4f}", r.val_loss);
-  if (r.skipped) line += "  skipped: a gradient was not finite";
+  if (r.skipped) {
+    line += "  skipped: " +
+            (r.trouble.empty() ? "gradients overflow, the loss scale changes" : r.trouble);
+  }
   if (terminal_) {
     write(out_, "\r{}\x1b[K{}", line, lasting ? "\n" : "");
   } else {
     write(out_, "{}\n", line);
   }
   std::fflush(out_);
+}
+
+void Progress::print_rollback(int64_t step, const std::string& reason) {
+  print_line(out_, "rolled back to the checkpoint of step " + std::to_string(step) +
+                       ", going on with the samples after the bad ones: " + reason);
+}
+
+void print_line(std::FILE* out, const std::string& line) {
+  write(out, "{}\n", line);
+  std::fflush(out);
 }
 
 void print_header(std::FILE* out, const RunDescription& run, int64_t parameters, int64_t steps) {
@@ -111,14 +126,20 @@ void print_header(std::FILE* out, const RunDescription& run, int64_t parameters,
 }
 
 void print_summary(std::FILE* out, const RunDescription& run, const RunResult& r) {
-  write(out, "\nfinished {} steps in {}\n", r.last.step, format_duration(r.seconds));
+  const std::string folder = std::filesystem::proximate(run.run_folder).string();
+  write(out, "\n{} {} steps in {}\n", r.stopped ? "stopped after" : "finished", r.last.step,
+        format_duration(r.seconds));
   write(out, "  final loss                     {:.4f}\n", plain(r.last.loss));
   if (r.last.evaluated) write(out, "  validation loss                {:.4f}\n", plain(r.val_loss));
   write(out, "  tokens per second              {:.0f}\n", r.tokens_per_sec);
   if (r.skipped_steps > 0) write(out, "  skipped steps                  {}\n", r.skipped_steps);
   write(out, "{}", byte_report(r));
-  write(out, "  run folder                     {}\n",
-        std::filesystem::proximate(run.run_folder).string());
+  if (r.checkpoints > 0) {
+    write(out, "  checkpoints                    {}, in {:.2f} s; training waited {:.2f} s\n",
+          r.checkpoints, r.checkpoint_seconds, r.checkpoint_stall_seconds);
+  }
+  write(out, "  run folder                     {}\n", folder);
+  if (r.stopped) write(out, "  to go on                       zerolab resume {}\n", folder);
   std::fflush(out);
 }
 
@@ -137,6 +158,10 @@ std::string summary_json(const RunDescription& run, const RunResult& r) {
       {"parameters", r.parameters},
       {"peak_memory_bytes", r.last.peak_memory_bytes},
       {"peak_tensor_bytes", r.last.peak_tensor_bytes},
+      {"status", r.stopped ? "stopped" : "finished"},
+      {"checkpoints", r.checkpoints},
+      {"checkpoint_seconds", r.checkpoint_seconds},
+      {"checkpoint_stall_seconds", r.checkpoint_stall_seconds},
   };
   for (const auto& [name, value] : byte_numbers(r)) summary[name] = number_or_null(value);
   return summary.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -150,6 +175,8 @@ const std::vector<std::string>& metric_columns() {
                                         "loss_scale",   "bytes_moved", "bytes_moved_predicted"};
     columns.push_back("peak_memory_bytes");
     columns.push_back("peak_tensor_bytes");
+    columns.push_back("checkpoint_stall_seconds");
+    columns.push_back("checkpoint_seconds");
     for (std::string& name : collective_columns()) columns.push_back(std::move(name));
     return columns;
   }();
@@ -171,7 +198,9 @@ std::vector<double> metric_row(const StepRecord& r) {
                              number(r.bytes_moved),
                              r.bytes_moved_predicted,
                              number(r.peak_memory_bytes),
-                             number(r.peak_tensor_bytes)};
+                             number(r.peak_tensor_bytes),
+                             r.checkpoint_stall_seconds,
+                             r.checkpoint_seconds};
   append_values(r.collectives, row);
   return row;
 }

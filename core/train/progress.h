@@ -19,13 +19,14 @@ std::string format_duration(double seconds);
 class Progress {
  public:
   /// Lines go to `out`.
-  Progress(std::FILE* out, int64_t total_steps);
+  Progress(std::FILE* out, int64_t total_steps, int64_t finished_steps = 0);
   void print(const StepRecord& record);
+  void print_rollback(int64_t step, const std::string& reason);
 
  private:
   std::FILE* out_;
   bool terminal_;
-  int64_t total_steps_, line_every_;
+  int64_t total_steps_, finished_before_, line_every_;
   double started_, last_line_;
 };
 
@@ -34,6 +35,8 @@ struct RunDescription {
   int num_ranks = 1, threads = 1;
 };
 
+/// A line of its own.
+void print_line(std::FILE* out, const std::string& line);
 void print_header(std::FILE* out, const RunDescription& run, int64_t parameters, int64_t steps);
 void print_summary(std::FILE* out, const RunDescription& run, const RunResult& result);
 /// The summary as one JSON object.

@@ -38,7 +38,7 @@ int threads_per_rank(const Experiment& experiment, const RankEnvironment& enviro
   return std::max(1, bound ? usable : usable / std::max(1, environment.local_size));
 }
 
-std::string join_and_run(const ExperimentRequest& request, const RankEnvironment& environment,
+RankOutcome join_and_run(const ExperimentRequest& request, const RankEnvironment& environment,
                          const RankBody& body, std::unique_ptr<World>& world) {
   const ExperimentFile file = ExperimentFile::load(request.experiment, request.overrides);
   PluginHost host(search_for(request, file));
@@ -46,20 +46,21 @@ std::string join_and_run(const ExperimentRequest& request, const RankEnvironment
   WorldOptions options;
   options.check_collectives = experiment.check_collectives;
   options.device = experiment.device;
+  options.timeout_s = std::max(options.timeout_s, 2 * experiment.distributed.stall_timeout_s);
   world = World::join(environment, options);
-  std::string problem;
+  RankOutcome outcome;
   try {
     const int threads = threads_per_rank(experiment, world->environment());
     at::set_num_threads(threads);
-    JoinedRank joined{host, experiment, world->communicator(), threads};
-    problem = body(joined);
+    JoinedRank joined{*world, host, experiment, world->communicator(), threads};
+    outcome = body(joined);
   } catch (const c10::Error& error) {
     throw Error("set-up: " + plain_sentence(error));
   } catch (const std::bad_alloc&) {
     throw Error("out of memory; use a smaller model or a smaller micro_batch_size.");
   }
   world->leave();
-  return problem;
+  return outcome;
 }
 
 /// Tells the other ranks and the launcher. True if the launcher prints it.
@@ -93,10 +94,6 @@ Experiment resolve_for_training(const ExperimentFile& file, PluginHost& host, in
     throw ConfigError("key 'device': \"" + experiment.device +
                       "\" cannot be trained on by this version; set device = \"cpu\".");
   }
-  if (experiment.checkpoint.every > 0) {
-    throw ConfigError(
-        "key 'checkpoint.every': this version writes no checkpoints; set it to 0 or leave it out.");
-  }
   host.create<Sharding>(experiment)->check_ranks(num_ranks);
   return experiment;
 }
@@ -112,9 +109,9 @@ int run_as_rank(const ExperimentRequest& request, const RankEnvironment& environ
   keep_freed_memory();
   count_tensor_memory();
   std::unique_ptr<World> world;
-  std::string problem;
+  RankOutcome outcome;
   try {
-    problem = join_and_run(request, environment, body, world);
+    outcome = join_and_run(request, environment, body, world);
   } catch (Error& error) {
     const int code = static_cast<int>(error.exit_code());
     if (report(world.get(), environment, code, error.what())) return code;
@@ -130,7 +127,7 @@ int run_as_rank(const ExperimentRequest& request, const RankEnvironment& environ
     if (report(world.get(), environment, code, error.what())) return code;
     throw;
   }
-  return problem.empty() ? 0 : tell_problem(*world, problem);
+  return outcome.problem.empty() ? outcome.exit_code : tell_problem(*world, outcome.problem);
 }
 
 }  // namespace zerolab

@@ -32,15 +32,23 @@ TrainingPlugins make_plugins(PluginHost& host, const Experiment& experiment);
 
 /// What a rank has once all have met. References outlive the body.
 struct JoinedRank {
+  World& world;
   PluginHost& host;
   const Experiment& experiment;
   Communicator& ranks;
   int threads = 1;  ///< of this rank, already set
 };
 
-/// [collective] What a rank does. Returns why the whole failed although no rank did, as a sentence
-/// that every rank knows and rank 0 tells; empty if it did not.
-using RankBody = std::function<std::string(JoinedRank& joined)>;
+/// How a rank's body ended, if nothing failed.
+struct RankOutcome {
+  int exit_code = 0;  ///< of the process: 0, or 75 for a run that was stopped
+  /// Why the whole failed although no rank did, as a sentence that every rank knows and rank 0
+  /// tells; empty if it did not.
+  std::string problem;
+};
+
+/// [collective] What a rank does.
+using RankBody = std::function<RankOutcome(JoinedRank& joined)>;
 
 /// [collective] Runs `body` as this process's rank. Returns the exit code of a failure that the
 /// launcher prints (after telling it and the other ranks why); throws one that the caller has to

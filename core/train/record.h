@@ -48,12 +48,17 @@ struct StepRecord {
   double step_seconds = 0;  ///< without evaluation
   double val_loss = std::numeric_limits<double>::quiet_NaN();
   bool evaluated = false;  ///< val_loss was measured (and may be NaN for a diverged model)
-  bool skipped = false;    ///< a gradient was not finite: no update, on every rank
+  bool skipped = false;    ///< no update, on every rank: a gradient was not finite, or the guard
   double loss_scale = 1;
   int64_t bytes_moved = 0;  ///< payload that this rank sent in the step; without control traffic
   /// What its strategy said; NaN if it says nothing, or the step was skipped.
   double bytes_moved_predicted = std::numeric_limits<double>::quiet_NaN();
   CollectiveRecords collectives;  ///< of the step
+  /// Seconds that training waited for checkpoints since the step before, and that the checkpoint
+  /// took which was published meanwhile; NaN if there was none.
+  double checkpoint_stall_seconds = std::numeric_limits<double>::quiet_NaN();
+  double checkpoint_seconds = std::numeric_limits<double>::quiet_NaN();
+  std::string trouble;  ///< what the guard says of the step, as a sentence; empty: nothing
   int64_t peak_memory_bytes = 0;  ///< of rank 0's process; 0 on the others
   int64_t peak_tensor_bytes = 0;  ///< of this rank's tensors, so far
 };
@@ -65,6 +70,9 @@ struct RunResult {
   double seconds = 0;
   int64_t parameters = 0;  ///< elements, trainable and frozen
   int64_t skipped_steps = 0;
+  bool stopped = false;     ///< on request, before its last step
+  int64_t checkpoints = 0;  ///< published in this session
+  double checkpoint_stall_seconds = 0, checkpoint_seconds = 0;  ///< of them all
   RankBytes counted;  ///< held at the peak; moved in the last step that was not skipped
   std::optional<RankBytes> predicted;  ///< nothing from a strategy that states no footprint
   CollectiveRecords collectives;       ///< means over steps with an update after the first tenth
@@ -76,6 +84,8 @@ class TrainingObserver {
  public:
   virtual ~TrainingObserver() = default;
   virtual void on_step(const StepRecord& record) = 0;
+  /// Training went back to where it stood after `step` steps, and goes on with other samples.
+  virtual void on_rollback(int64_t /*step*/, const std::string& /*reason*/) {}
 };
 
 /// Columns of metrics.h5 in order, and a record as such a row.

@@ -2,9 +2,9 @@
 // The order of samples: a seeded permutation of the split per epoch, with O(1) memory, striped
 // over ranks. Nothing but a counter is needed to go on exactly, on any number of ranks.
 //
-// Global sample number: counted over the whole run; step s of a batch of n sequences covers [s *
-// n, (s + 1) * n). Inside a step, global micro-batch g = micro * R + rank covers b sequences
-// from g * b on: the same sequences for any R with the same total.
+// Global sample number: counted over the whole run; a step of a batch of n sequences covers the n
+// after those of the step before. Inside a step, global micro-batch g = micro * R + rank covers b
+// sequences from g * b on: the same sequences for any R with the same total.
 // Ranks: local.
 
 #include <cstdint>

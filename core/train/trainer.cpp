@@ -4,7 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <ATen/ops/full.h>
 
@@ -13,6 +16,7 @@
 
 #include "train/autocast_scope.h"
 #include "train/evaluation.h"
+#include "train/gradient_diagnosis.h"
 #include "train/tensor_memory.h"
 
 namespace zerolab {
@@ -33,6 +37,16 @@ int64_t peak_memory_bytes() {
   }
   return 0;
 }
+
+constexpr const char *kSchedule = "schedule", *kData = "data", *kForward = "forward",
+                     *kBackward = "backward", *kNorm = "gradient norm", *kUpdate = "update",
+                     *kEvaluation = "evaluation";
+
+/// Whose code runs in a phase, as far as one plugin is to blame.
+constexpr std::pair<std::string_view, Kind> kPhaseKinds[] = {
+    {kSchedule, Kind::kScheduler}, {kData, Kind::kData},     {kForward, Kind::kModel},
+    {kBackward, Kind::kModel},     {kNorm, Kind::kSharding}, {kUpdate, Kind::kSharding},
+    {kEvaluation, Kind::kModel}};
 
 /// States are found again by their names.
 void check_state_names(const Optimizer& optimizer, const std::string& name) {
@@ -61,29 +75,16 @@ Trainer::Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communi
       world_(world),
       policy_(plugins.precision->policy()),
       nominal_tokens_(static_cast<double>(experiment.batch.total_batch_size *
-                                          experiment.batch.sequence_length)) {
+                                          experiment.batch.sequence_length)),
+      guard_(experiment.guard) {
+  point_.seed = experiment.seed;
   plugins.data->open({experiment.batch.sequence_length, experiment.seed});
-  for (const Split split : {Split::kTrain, Split::kValidation}) {
-    if (plugins.data->size(split) >= 1) continue;
-    throw PluginError("data '" + experiment.plugin(Kind::kData).name +
-                      "' opened without a sample to " +
-                      (split == Split::kTrain ? "train on" : "validate with"));
-  }
   plugins.scheduler->open({experiment.steps});
   plugins.model->declare(parameters_,
                          {plugins.data->vocab_size(), experiment.batch.sequence_length});
-  if (policy_.parameter_dtype != at::kFloat || policy_.gradient_dtype != at::kFloat) {
-    throw PluginError("precision '" + experiment.plugin(Kind::kPrecision).name +
-                      "' keeps parameters or gradients in another dtype than float32, which this "
-                      "version does not support");
-  }
-  if (parameters_.total_numel(true) == 0) {
-    throw PluginError("model '" + experiment.plugin(Kind::kModel).name +
-                      "' has no parameter that is trained");
-  }
+  check_plugins();
   const ReduceEvery reduce_every =
       experiment.batch.reduce_every == "step" ? ReduceEvery::kStep : ReduceEvery::kMicroBatch;
-  check_state_names(*plugins.optimizer, experiment.plugin(Kind::kOptimizer).name);
   plugins.sharding->attach(
       {parameters_, world, *plugins.optimizer, policy_, experiment.seed, reduce_every});
   bytes_ = std::make_unique<ByteRecord>(
@@ -101,44 +102,71 @@ Trainer::Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communi
 
 Trainer::~Trainer() = default;
 
-RunResult Trainer::run(TrainingObserver& observer) {
-  const auto started = Clock::now();
-  std::vector<double> rates;
-  StepRecord record;
-  int64_t step_index = 0;
-  try {
-    for (; step_index < experiment_.steps; ++step_index) {
-      record = step(step_index);
-      rates.push_back(record.tokens_per_sec);
-      if (due(experiment_.evaluation.every, record.step)) {
-        record.val_loss = validate();
-        record.evaluated = true;
-      }
-      phase_ = "recording";
-      observer.on_step(record);
-    }
-  } catch (Error& error) {
-    error.in(where(step_index));
-    throw;
-  } catch (const c10::Error& error) {
-    throw Error(where(step_index) + ": " + plain_sentence(error));
-  } catch (const std::exception& error) {
-    throw Error(where(step_index) + ": " + error.what());
+/// What an open data and a declared model have to be like.
+void Trainer::check_plugins() const {
+  for (const Split split : {Split::kTrain, Split::kValidation}) {
+    if (plugins_.data->size(split) >= 1) continue;
+    throw PluginError("data '" + experiment_.plugin(Kind::kData).name +
+                      "' opened without a sample to " +
+                      (split == Split::kTrain ? "train on" : "validate with"));
   }
-  return result(record, std::move(rates), seconds_since(started));
+  if (policy_.parameter_dtype != at::kFloat || policy_.gradient_dtype != at::kFloat) {
+    throw PluginError("precision '" + experiment_.plugin(Kind::kPrecision).name +
+                      "' keeps parameters or gradients in another dtype than float32, which this "
+                      "version does not support");
+  }
+  if (parameters_.total_numel(true) == 0) {
+    throw PluginError("model '" + experiment_.plugin(Kind::kModel).name +
+                      "' has no parameter that is trained");
+  }
+  check_state_names(*plugins_.optimizer, experiment_.plugin(Kind::kOptimizer).name);
 }
 
-std::string Trainer::where(int64_t step) const {
-  return "step " + std::to_string(step + 1) + ", " + phase_;
+void Trainer::set_pulse(std::function<void(int64_t, const char*)> pulse) {
+  pulse_ = std::move(pulse);
 }
 
-StepRecord Trainer::step(int64_t step) {
+void Trainer::set_before_update(std::function<void()> before_update) {
+  before_update_ = std::move(before_update);
+}
+
+void Trainer::enter(const char* phase) {
+  phase_ = phase;
+  if (pulse_) pulse_(current_step_, phase);
+}
+
+std::string Trainer::where() const {
+  std::string text = "step " + std::to_string(current_step_) + ", " + phase_;
+  for (const auto& [phase, kind] : kPhaseKinds) {
+    if (phase == std::string_view(phase_)) {
+      text += ", " + std::string(kind_name(kind)) + " '" + experiment_.plugin(kind).name + "'";
+    }
+  }
+  return text;
+}
+
+void Trainer::go_on(TrainingPoint point) {
+  current_step_ = point.step;
+  plugins_.precision->restore(point.precision);
+  guard_.restore(point.recent_losses, point.skips_in_a_row);
+  point_ = std::move(point);
+}
+
+TrainingPoint Trainer::point() const {
+  TrainingPoint point = point_;
+  point.precision = plugins_.precision->state();
+  point.recent_losses = guard_.recent_losses();
+  point.skips_in_a_row = guard_.skips_in_a_row();
+  return point;
+}
+
+StepRecord Trainer::step(bool stop, double save) {
   const auto started = Clock::now();
   bytes_->begin_step();
   StepRecord record;
-  record.step = step + 1;
-  phase_ = "schedule";
-  record.lr = plugins_.scheduler->lr(step);
+  record.step = current_step_ = point_.step + 1;
+  enter(kSchedule);
+  record.lr = plugins_.scheduler->lr(point_.step);
   if (!(record.lr >= 0) || std::isinf(record.lr)) {
     throw PluginError("scheduler '" + experiment_.plugin(Kind::kScheduler).name + "' gave lr " +
                       std::to_string(record.lr) + "; it must be finite and not negative");
@@ -147,30 +175,27 @@ StepRecord Trainer::step(int64_t step) {
   losses_.clear();
   tokens_.clear();
   for (int64_t micro = 0; micro < experiment_.batch.gradient_accumulation_steps; ++micro) {
-    micro_batch(step, micro, record.loss_scale);
+    micro_batch(micro, record.loss_scale);
   }
-  phase_ = "gradient norm";
-  const StepSums sums = agree_on_sums();
+  enter(kNorm);
+  const StepSums sums = agree_on_sums(stop, save);
   record.loss = sums.loss / sums.tokens;
-  trained_tokens_ += static_cast<int64_t>(sums.tokens);
-  record.tokens = trained_tokens_;
   const GradientNorm norm = plugins_.sharding->gradient_norm();
   // Token weighting and loss scale are undone once, here, after the sum.
-  double multiplier = nominal_tokens_ / sums.tokens / record.loss_scale;
+  const double multiplier = nominal_tokens_ / sums.tokens / record.loss_scale;
   record.grad_norm = norm.norm * multiplier;
-  phase_ = "update";
-  if (norm.finite) {
-    if (experiment_.gradient_clipping > 0) {
-      multiplier *= std::min(1.0, experiment_.gradient_clipping / (record.grad_norm + 1e-6));
-    }
-    plugins_.sharding->update({record.lr, ++applied_updates_, multiplier});
-  } else {
-    plugins_.sharding->discard();
-    record.skipped = true;
-    ++skipped_steps_;
-  }
+  enter(kUpdate);
+  const GuardVerdict verdict = guard_.judge(record.loss, norm.finite, record.loss_scale != 1);
+  update(verdict, multiplier, record);
   plugins_.precision->observe(norm.finite);
   bytes_->end_step(record);
+  record.trouble = trouble(verdict, sums, record.loss_scale);
+  action_ = verdict.action;
+  point_.val_loss = std::numeric_limits<double>::quiet_NaN();
+  point_.tokens += static_cast<int64_t>(sums.tokens);
+  point_.next_sample += experiment_.batch.total_batch_size;
+  ++point_.step;
+  record.tokens = point_.tokens;
   // Only rank 0's is recorded.
   if (world_.rank() == 0) record.peak_memory_bytes = peak_memory_bytes();
   record.peak_tensor_bytes = peak_tensor_bytes();
@@ -179,19 +204,34 @@ StepRecord Trainer::step(int64_t step) {
   return record;
 }
 
-void Trainer::micro_batch(int64_t step, int64_t micro, double loss_scale) {
-  phase_ = "data";
-  const Batch& batch = batcher_->train(step, micro);
+void Trainer::update(const GuardVerdict& verdict, double multiplier, StepRecord& record) {
+  if (before_update_) before_update_();
+  if (verdict.action != GuardAction::kNone) {
+    plugins_.sharding->discard();
+    record.skipped = true;
+    ++point_.skipped_steps;
+    return;
+  }
+  if (experiment_.gradient_clipping > 0) {
+    multiplier *= std::min(1.0, experiment_.gradient_clipping / (record.grad_norm + 1e-6));
+  }
+  plugins_.sharding->update({record.lr, ++point_.applied_updates, multiplier});
+}
+
+void Trainer::micro_batch(int64_t micro, double loss_scale) {
+  enter(kData);
+  const Batch& batch = batcher_->train(point_.next_sample, micro);
   plugins_.sharding->begin_micro_batch(micro + 1 == experiment_.batch.gradient_accumulation_steps);
-  units_.begin(true, mix_key({experiment_.seed, name_key("dropout"), static_cast<uint64_t>(step),
-                              static_cast<uint64_t>(batcher_->global_micro_batch(micro))}));
-  phase_ = "forward";
+  units_.begin(true,
+               mix_key({experiment_.seed, name_key("dropout"), static_cast<uint64_t>(point_.step),
+                        static_cast<uint64_t>(batcher_->global_micro_batch(micro))}));
+  enter(kForward);
   at::Tensor loss;
   {
     const AutocastScope autocast(policy_.autocast_dtype);
     loss = plugins_.model->loss(batch, units_);
   }
-  phase_ = "backward";
+  enter(kBackward);
   backward_seed_.fill_(loss_scale / nominal_tokens_);
   loss.backward(backward_seed_);
   units_.end();
@@ -200,51 +240,61 @@ void Trainer::micro_batch(int64_t step, int64_t micro, double loss_scale) {
   tokens_.push_back(static_cast<double>(batch.num_targets));
 }
 
-/// Loss and targets over all ranks, added in the order of global micro-batches.
-Trainer::StepSums Trainer::agree_on_sums() {
+/// Loss and targets over all ranks, added in the order of global micro-batches; and everyone's
+/// votes.
+Trainer::StepSums Trainer::agree_on_sums(bool stop, double save) {
   std::vector<double> mine = losses_;
   mine.insert(mine.end(), tokens_.begin(), tokens_.end());
+  mine.insert(mine.end(), {stop ? 1.0 : 0.0, save});
   const auto all = world_.gather_control(mine);
   const size_t micros = losses_.size();
   std::vector<double> losses, tokens;
+  StepSums sums;
   for (size_t micro = 0; micro < micros; ++micro) {
     for (size_t rank = 0; rank < static_cast<size_t>(world_.size()); ++rank) {
-      losses.push_back(all[rank * 2 * micros + micro]);
-      tokens.push_back(all[rank * 2 * micros + micros + micro]);
+      losses.push_back(all[rank * mine.size() + micro]);
+      tokens.push_back(all[rank * mine.size() + micros + micro]);
+      if (std::isfinite(losses.back()) || !sums.not_finite.empty()) continue;
+      sums.not_finite = "rank " + std::to_string(rank) + " in micro-batch " + std::to_string(micro);
     }
   }
-  const StepSums sums{tree_sum(losses), tree_sum(tokens)};
+  votes_ = {};
+  for (size_t end = mine.size(); end <= all.size(); end += mine.size()) {
+    votes_.stop = votes_.stop || all[end - 2] != 0;
+    votes_.save.push_back(all[end - 1]);
+  }
+  sums.loss = tree_sum(losses);
+  sums.tokens = tree_sum(tokens);
   if (sums.tokens == 0) throw Error("the data gave no target that counts in this step");
   return sums;
 }
 
+/// [collective] What is wrong with the step, and where it began. Looking for the place runs the
+/// step's micro-batches once more, which gives the same gradients: it is done once for a row of
+/// skipped steps.
+std::string Trainer::trouble(const GuardVerdict& verdict, const StepSums& sums, double loss_scale) {
+  if (verdict.reason.empty()) return {};
+  std::string text = verdict.reason;
+  if (!sums.not_finite.empty()) text += " on " + sums.not_finite;
+  const bool first = guard_.skips_in_a_row() == 1 || verdict.action != GuardAction::kSkip;
+  if (!verdict.not_finite || !first) return text;
+  enter("diagnosis");
+  const std::string place =
+      find_bad_gradient(parameters_, world_, experiment_.batch.gradient_accumulation_steps,
+                        [&](int64_t micro) { micro_batch(micro, loss_scale); });
+  plugins_.sharding->discard();
+  return place.empty() ? text : text + "; " + place;
+}
+
 double Trainer::validate() {
-  phase_ = "evaluation";
+  enter(kEvaluation);
+  if (before_update_) before_update_();
   plugins_.sharding->synchronize();
-  return evaluate({*plugins_.model, *plugins_.data, units_, *batcher_, world_, policy_},
-                  experiment_.evaluation.num_samples, experiment_.batch.micro_batch_size);
-}
-
-bool Trainer::due(int64_t every, int64_t finished) const {
-  return finished == experiment_.steps || (every > 0 && finished % every == 0);
-}
-
-RunResult Trainer::result(const StepRecord& last, std::vector<double> rates, double seconds) const {
-  RunResult result;
-  result.last = last;
-  result.val_loss = last.val_loss;
-  result.seconds = seconds;
-  result.parameters = parameters_.total_numel();
-  result.skipped_steps = skipped_steps_;
-  bytes_->finish(result);
-  // The first steps warm caches up.
-  rates.erase(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 10));
-  if (!rates.empty()) {
-    const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-    std::nth_element(rates.begin(), middle, rates.end());
-    result.tokens_per_sec = *middle;
-  }
-  return result;
+  point_.val_loss =
+      evaluate({*plugins_.model, *plugins_.data, units_, *batcher_, world_, policy_,
+                [this] { enter(kEvaluation); }},
+               experiment_.evaluation.num_samples, experiment_.batch.micro_batch_size);
+  return point_.val_loss;
 }
 
 }  // namespace zerolab

@@ -187,7 +187,7 @@ RunTrace trace_run(Trainer& trainer, Communicator& ranks, int64_t steps) {
   std::vector<double> numbers;
   for (int64_t step = 0; step < steps; ++step) {
     try {
-      const StepRecord record = trainer.step(step);
+      const StepRecord record = trainer.step();
       numbers.insert(numbers.end(), {record.loss, record.grad_norm, record.skipped ? 1.0 : 0.0});
     } catch (Error& error) {
       error.in("step " + std::to_string(step + 1));
@@ -222,7 +222,7 @@ int verify_as_rank(const VerificationRequest& request, const RankEnvironment& en
     Verifier verifier(joined, observer, steps);
     const Verification result = verifier.verify(pair);
     if (joined.ranks.rank() == 0 && observer.on_result) observer.on_result(result);
-    return result.problem();
+    return RankOutcome{0, result.problem()};
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -11,42 +10,12 @@
 
 #include "zerolab/error.h"
 
+#include "train/exchange.h"
+
 namespace zerolab {
 namespace {
 
 constexpr int64_t kNumbersPerPiece = 6;  // before its names
-
-/// Each rank's list; they may differ in length.
-std::vector<std::vector<int64_t>> gather_lists(Communicator& ranks, std::vector<int64_t> mine) {
-  const auto lengths =
-      ranks.gather_control(std::vector<int64_t>{static_cast<int64_t>(mine.size())});
-  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  std::vector<std::vector<int64_t>> lists(lengths.size());
-  if (longest == 0) return lists;
-  mine.resize(static_cast<size_t>(longest));
-  const auto all = ranks.gather_control(mine);
-  for (size_t rank = 0; rank < lists.size(); ++rank) {
-    const auto first = all.begin() + static_cast<int64_t>(rank) * longest;
-    lists[rank].assign(first, first + lengths[rank]);
-  }
-  return lists;
-}
-
-int64_t words_for(int64_t characters) {
-  return (characters + 7) / 8;
-}
-
-void append_text(std::vector<int64_t>& list, const std::string& text) {
-  const size_t begin = list.size();
-  list.resize(begin + static_cast<size_t>(words_for(static_cast<int64_t>(text.size()))));
-  if (!text.empty()) std::memcpy(list.data() + begin, text.data(), text.size());
-}
-
-std::string text_at(const std::vector<int64_t>& list, size_t begin, int64_t characters) {
-  std::string text(static_cast<size_t>(characters), '\0');
-  if (characters > 0) std::memcpy(text.data(), list.data() + begin, text.size());
-  return text;
-}
 
 int64_t numel_of(const std::vector<int64_t>& shape) {
   int64_t numel = 1;

@@ -28,11 +28,18 @@ struct WholeTensor {
 /// Who holds what of a run's state. Needs the run: its pieces are views.
 class WholeState {
  public:
+  struct Place {
+    int64_t offset = 0, length = 0;
+    int rank = 0;
+  };
   /// All ranks learn all pieces' places. Tensors without elements are left out.
   WholeState(std::vector<StatePiece> mine, Communicator& ranks);
 
   /// [local] In the order of rank 0's pieces, then of the others': the same on every rank.
   const std::vector<WholeTensor>& tensors() const { return tensors_; }
+  /// [local] Which rank holds what of tensor number `i`, by offset, then rank: the same on every
+  /// rank.
+  const std::vector<Place>& places(size_t i) const { return places_[i]; }
   /// [local] The index of a tensor; -1 if there is none.
   int64_t find(const std::string& parameter, const std::string& state) const;
   /// Tensor number `i` on every rank, in new memory. Of several copies of an element the one counts
@@ -43,10 +50,6 @@ class WholeState {
   std::string disagreement();
 
  private:
-  struct Place {
-    int64_t offset = 0, length = 0;
-    int rank = 0;
-  };
   size_t tensor_index(const WholeTensor& tensor);
   void learn(const std::vector<int64_t>& list, int rank);
   void find_gaps() const;
@@ -54,7 +57,7 @@ class WholeState {
   Communicator& ranks_;
   std::vector<StatePiece> mine_;
   std::vector<WholeTensor> tensors_;
-  std::vector<std::vector<Place>> places_;  // of each tensor, by offset, then rank
+  std::vector<std::vector<Place>> places_;  // of each tensor
   std::vector<double> deviating_;  // elements of this rank's copies that are not as assembled
 };
 

@@ -43,14 +43,14 @@ at::Tensor AwkwardModel::run_block(const Block& b, const at::Tensor& x_BTC, zero
     const at::Tensor normed = at::layer_norm(in[0], {kChannels}, b.norm).mul(shared_);
     const at::Tensor hidden = at::linear(at::gelu(at::linear(normed, b.in, b.bias)), b.frozen);
     return in[0]
-        .add(scope.dropout(at::linear(at::linear(hidden, b.out), b.out_twice), 0.2))
+        .add(scope.dropout(at::linear(at::linear(hidden, b.out), b.out_twice), 0.2 * dropout_))
         .add(at::linear(at::linear(in[0], b.out_twice), b.out_twice));
   });
 }
 
 at::Tensor AwkwardModel::logits(const at::Tensor& tokens_BT, zerolab::Units& units) {
   at::Tensor x_BTC = units.run(0, {tokens_BT}, [this](at::TensorList in, auto& scope) {
-    return scope.dropout(at::embedding(embedding_, in[0]), 0.1);
+    return scope.dropout(at::embedding(embedding_, in[0]), 0.1 * dropout_);
   });
   for (const Block& b : blocks_) {
     if (detour_ == Detour::kSkipsBlock && &b == &blocks_.back()) continue;

@@ -15,6 +15,7 @@ class AwkwardModel : public zerolab::Model {
   /// Another way through the model, which the other ranks do not take.
   enum class Detour { kNone, kUsesUnused, kSkipsBlock, kRunsTwice };
   void take(Detour detour) { detour_ = detour; }
+  void leave_dropout_out() { dropout_ = 0; }
 
   void declare(zerolab::Parameters& parameters, const zerolab::ModelContext& context) override;
   at::Tensor loss(const zerolab::Batch& batch, zerolab::Units& units) override;
@@ -29,6 +30,7 @@ class AwkwardModel : public zerolab::Model {
   at::Tensor run_block(const Block& b, const at::Tensor& x_BTC, zerolab::Units& units);
   std::vector<Block> blocks_;
   Detour detour_ = Detour::kNone;
+  double dropout_ = 1;  // factor on all probabilities
 };
 
 /// Sequences that count upwards with a step of their own; every fifth target is not counted, and

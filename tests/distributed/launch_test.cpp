@@ -2,51 +2,14 @@
 #include <memory>
 
 #include "catch.h"
+#include "launched.h"
 #include "process.h"
 
 using zerolab_test::count;
+using zerolab_test::launch;
 using zerolab_test::Process;
-
-namespace {
-
-std::unique_ptr<Process> launch(int num_ranks, const std::vector<std::string>& action,
-                                int port = 0) {
-  std::vector<std::string> command{ZEROLAB_TEST_RANK_PROGRAM, "launch", std::to_string(num_ranks),
-                                   std::to_string(port)};
-  command.insert(command.end(), action.begin(), action.end());
-  return std::make_unique<Process>(command);
-}
-
-/// The process ids that ranks printed as "ready PID.".
-std::vector<pid_t> ready_pids(const std::string& output) {
-  std::vector<pid_t> pids;
-  for (size_t at = output.find("ready "); at != std::string::npos;
-       at = output.find("ready ", at + 1))
-    pids.push_back(std::stoi(output.substr(at + 6)));
-  return pids;
-}
-
-/// Ranks as torchrun starts them, all on this machine.
-std::vector<std::unique_ptr<Process>> start_like_torchrun(int num_ranks,
-                                                          const std::vector<std::string>& action,
-                                                          int port) {
-  std::vector<std::unique_ptr<Process>> ranks;
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    const auto number = std::to_string(rank), size = std::to_string(num_ranks);
-    std::vector<std::string> command{ZEROLAB_TEST_RANK_PROGRAM};
-    command.insert(command.end(), action.begin(), action.end());
-    ranks.push_back(std::make_unique<Process>(
-        command, std::map<std::string, std::string>{{"RANK", number},
-                                                    {"WORLD_SIZE", size},
-                                                    {"LOCAL_RANK", number},
-                                                    {"LOCAL_WORLD_SIZE", size},
-                                                    {"MASTER_ADDR", "127.0.0.1"},
-                                                    {"MASTER_PORT", std::to_string(port)}}));
-  }
-  return ranks;
-}
-
-}  // namespace
+using zerolab_test::ready_pids;
+using zerolab_test::start_like_torchrun;
 
 TEST_CASE("launched ranks meet, add and leave without a word from the launcher") {
   const int num_ranks = GENERATE(1, 2, 3, 4);
@@ -120,30 +83,8 @@ TEST_CASE("a program that cannot be started is a mistake in the command") {
         "zerolab: error: cannot start \"/nowhere/program\" as a rank: No such file or directory\n");
 }
 
-TEST_CASE("a request to stop reaches every rank once, and stopped ranks give 75") {
-  const int signal = GENERATE(SIGINT, SIGTERM);
-  auto run = launch(3, {"stop"});
-  run->wait_for_text("ready", 3);
-  run->signal(signal);
-  CHECK(run->wait() == 75);
-  CHECK(count(run->output(), "told to stop") == 3);
-  CHECK(count(run->output(), "error") == 0);
-}
-
 TEST_CASE("stopped and finished ranks together are a stopped run") {
   CHECK(launch(2, {"part", "0"})->wait() == 75);
-}
-
-TEST_CASE("a second Ctrl-C kills ranks that do not stop") {
-  auto run = launch(3, {"hang"});
-  run->wait_for_text("ready", 3);
-  run->signal(SIGINT);
-  run->wait_for_text("told to stop", 3);
-  run->signal(SIGINT);
-  CHECK(run->wait() == 130);
-  CHECK(count(run->output(), "told to stop") == 3);
-  CHECK(count(run->output(), "error") == 0);
-  for (pid_t pid : ready_pids(run->output())) CHECK(zerolab_test::has_ended(pid));
 }
 
 TEST_CASE("ranks do not outlive a launcher that is killed") {

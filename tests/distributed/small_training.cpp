@@ -16,6 +16,36 @@ namespace {
 
 using zerolab::Kind;
 
+/// Makes the loss of one rank infinite from a step on, through the gradients it sends.
+class PoisonedModel : public AwkwardModel {
+ public:
+  PoisonedModel(bool active, int64_t from_call) : active_(active), from_call_(from_call) {}
+  at::Tensor loss(const zerolab::Batch& batch, zerolab::Units& units) override {
+    const at::Tensor sum = AwkwardModel::loss(batch, units);
+    return active_ && calls_++ >= from_call_ ? sum.mul(std::numeric_limits<double>::infinity())
+                                             : sum;
+  }
+
+ private:
+  bool active_;
+  int64_t from_call_, calls_ = 0;
+};
+
+/// Units free their parameters: what the model computes with is not there between steps.
+bool shards_parameters(const Setting& s) {
+  return s.sharding == "zero3" || s.sharding == "hsdp";
+}
+
+double parameter_sum(zerolab::Trainer& trainer) {
+  double sum = 0;
+  for (size_t i = 0; i < trainer.parameters().size(); ++i) {
+    sum += trainer.parameters().tensor(i).detach().to(at::kDouble).sum().item<double>();
+  }
+  return sum;
+}
+
+}  // namespace
+
 zerolab::Experiment experiment_of(const Setting& s) {
   zerolab::Experiment e;
   e.name = "test";
@@ -44,45 +74,15 @@ zerolab::Experiment experiment_of(const Setting& s) {
   return e;
 }
 
-/// Makes the loss of one rank infinite from a step on, through the gradients it sends.
-class PoisonedModel : public AwkwardModel {
- public:
-  PoisonedModel(bool active, int64_t from_call) : active_(active), from_call_(from_call) {}
-  at::Tensor loss(const zerolab::Batch& batch, zerolab::Units& units) override {
-    const at::Tensor sum = AwkwardModel::loss(batch, units);
-    return active_ && calls_++ >= from_call_ ? sum.mul(std::numeric_limits<double>::infinity())
-                                             : sum;
-  }
-
- private:
-  bool active_;
-  int64_t from_call_, calls_ = 0;
-};
-
-/// Units free their parameters: what the model computes with is not there between steps.
-bool shards_parameters(const Setting& s) {
-  return s.sharding == "zero3" || s.sharding == "hsdp";
-}
-
-double parameter_sum(const zerolab::Trainer& trainer) {
-  double sum = 0;
-  for (size_t i = 0; i < trainer.parameters().size(); ++i) {
-    sum += trainer.parameters().tensor(i).detach().to(at::kDouble).sum().item<double>();
-  }
-  return sum;
-}
-
-void collect_state(zerolab::Trainer& trainer, Outcome& outcome) {
-  for (const zerolab::StatePiece& piece : trainer.sharding().state()) {
-    at::Tensor& whole = outcome.state[piece.parameter + "/" + piece.state];
+void collect_state(const std::vector<zerolab::StatePiece>& pieces, Tensors& whole) {
+  for (const zerolab::StatePiece& piece : pieces) {
+    at::Tensor& tensor = whole[piece.parameter + "/" + piece.state];
     int64_t numel = 1;
     for (int64_t d : piece.shape) numel *= d;
-    if (!whole.defined()) whole = at::full({numel}, std::nan(""));
-    whole.narrow(0, piece.offset, piece.length).copy_(piece.data);
+    if (!tensor.defined()) tensor = at::full({numel}, std::nan(""), piece.data.options());
+    tensor.narrow(0, piece.offset, piece.length).copy_(piece.data);
   }
 }
-
-}  // namespace
 
 Outcome run(const Setting& s) {
   at::set_num_threads(1);
@@ -109,7 +109,7 @@ Outcome run(const Setting& s) {
     zerolab::Trainer trainer(experiment, plugins[static_cast<size_t>(world.rank())], world);
     for (int64_t step = 0; step < s.steps; ++step) {
       world.reset_counters();
-      const zerolab::StepRecord record = trainer.step(step);
+      const zerolab::StepRecord record = trainer.step();
       if (world.rank() != s.ranks - 1) continue;
       for (size_t kind = 0; kind < zerolab::kNumCollectiveKinds; ++kind) {
         const auto& counters = world.counters(static_cast<zerolab::CollectiveKind>(kind));
@@ -124,7 +124,7 @@ Outcome run(const Setting& s) {
     const std::lock_guard lock(mutex);
     outcome.val_losses.push_back(val_loss);
     outcome.held[static_cast<size_t>(world.rank())] = trainer.sharding().held_bytes();
-    collect_state(trainer, outcome);
+    collect_state(trainer.sharding().state(), outcome.state);
     if (!shards_parameters(s)) outcome.parameter_sums.push_back(parameter_sum(trainer));
     if (world.rank() != s.ranks - 1) return;
     const auto predicted = trainer.sharding().footprint(

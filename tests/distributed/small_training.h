@@ -17,6 +17,7 @@
 #include "zerolab/state.h"
 
 #include "built_plugins.h"
+#include "experiment/experiment.h"
 
 struct Setting {
   std::string sharding = "ddp", precision = "fp32", reduce_every = "micro_batch";
@@ -34,6 +35,7 @@ struct Setting {
   std::unique_ptr<zerolab::Model> (*model)(int rank) = nullptr;
 };
 std::string title(const Setting& s);
+zerolab::Experiment experiment_of(const Setting& s);
 
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -48,6 +50,9 @@ struct Outcome {
   zerolab::Footprint predicted;
   std::array<zerolab::CollectiveTraffic, zerolab::kNumCollectiveKinds> moved{};  ///< last step's
 };
+
+/// Adds one rank's pieces to whole tensors.
+void collect_state(const std::vector<zerolab::StatePiece>& pieces, Tensors& whole);
 
 /// Errors: what a rank throws first.
 Outcome run(const Setting& s);

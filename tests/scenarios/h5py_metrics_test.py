@@ -26,21 +26,35 @@ def run_example(text, path):
     example, replaced = re.subn(r'"runs/[^"]*metrics\.h5"', repr(str(path)), example)
     assert replaced == 1, "FORMAT.md's example opens no run"
     exec(example, found)
-    return found["columns"], found["rows"], found["loss"]
+    return found["tables"], found["loss"]
 
 
 def number(value):
     return float(value)  # "Infinity" too
 
 
-def check_against_journal(path, columns, rows):
-    lines = path.with_name("metrics.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
+def json_lines(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def check_against_journal(path, tables):
+    lines = json_lines(path.with_name("metrics.jsonl"))
+    rows = [(columns, row) for columns, table in tables for row in table]
     assert 0 <= len(lines) - len(rows) <= 1, f"{len(lines)} lines, {len(rows)} rows"
-    for row, line in zip(rows, lines):
+    for (columns, row), line in zip(rows, lines):
         said = json.loads(line)
         assert list(said) == [c for c, v in zip(columns, row) if not math.isnan(v)], line
         for column, value in zip(columns, row):
             assert math.isnan(value) or number(said[column]) == value, (column, value, line)
+
+
+def check_against_sessions(path, tables):
+    sessions = [json.loads(line) for line in json_lines(path.with_name("sessions.jsonl"))]
+    assert [session["session"] for session in sessions] == list(range(len(tables)))
+    ends = [session["first_step"] for session in sessions[1:]] + [math.inf]
+    for session, (columns, table), end in zip(sessions, tables, ends):
+        assert session.get("columns", columns) == columns
+        assert all(session["first_step"] <= step < end for step in table[:, 0]), session
 
 
 def check_rest(path):
@@ -69,16 +83,19 @@ def check_rest(path):
 def main():
     path = pathlib.Path(sys.argv[1])
     text = FORMAT.read_text(encoding="utf-8")
-    columns, rows, loss = run_example(text, path)
-    missing = [c for c in documented_columns(text) if c not in columns]
-    assert not missing, f"columns that FORMAT.md names are missing: {missing}"
-    assert columns[0] == "step"
-    assert rows.dtype == numpy.float64 and rows.shape == (len(loss), len(columns))
-    assert len(rows) > 0, "no rows"
-    assert (numpy.diff(rows[:, 0]) > 0).all(), "steps do not rise"
-    check_against_journal(path, columns, rows)
+    tables, loss = run_example(text, path)
+    for columns, rows in tables:
+        missing = [c for c in documented_columns(text) if c not in columns]
+        assert not missing, f"columns that FORMAT.md names are missing: {missing}"
+        assert columns[0] == "step"
+        assert rows.dtype == numpy.float64 and rows.shape == (len(rows), len(columns))
+    steps = numpy.concatenate([rows[:, 0] for _, rows in tables])
+    assert len(steps) == len(loss) > 0, "no rows"
+    assert (numpy.diff(steps) > 0).all(), "steps do not rise"
+    check_against_journal(path, tables)
+    check_against_sessions(path, tables)
     check_rest(path)
-    print(f"{path}: {len(rows)} rows, columns {', '.join(columns)}")
+    print(f"{path}: {len(steps)} rows in {len(tables)} segments, columns {', '.join(tables[-1][0])}")
 
 
 if __name__ == "__main__":

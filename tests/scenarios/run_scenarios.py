@@ -27,7 +27,7 @@ from scenario_folder import ScenarioError, fill_in
 
 FILE_KEYS = {"about", "files", "scenario"}
 SCENARIO_KEYS = {
-    "name", "command", "ranks", "vary", "files", "prepare", "environment", "user", "stdout", "during", "hold_port", "timeout",
+    "name", "first", "command", "ranks", "vary", "files", "prepare", "environment", "user", "stdout", "during", "hold_port", "timeout",
     "expect", "together",
 }
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -55,11 +55,10 @@ def runs_of(scenario):
         yield dict(zip(vary, values[:-1])), values[-1], values
 
 
-def command_of(scenario, zerolab, names):
-    """The words of the command; --ranks is added for more than one."""
-    command = scenario["command"]
+def words_of(command, zerolab, names):
+    """The words of a command; --ranks is added for more than one, unless it is there."""
     words = fill_in(command, names).split() if isinstance(command, str) else [fill_in(word, names) for word in command]
-    return [zerolab] + words + (["--ranks", str(names["ranks"])] if names["ranks"] > 1 else [])
+    return [zerolab] + words + (["--ranks", str(names["ranks"])] if names["ranks"] > 1 and "--ranks" not in words else [])
 
 
 class Runner:
@@ -83,8 +82,13 @@ class Runner:
             scenario_folder.prepare(folder, scenario, common_files, names)
             before = scenario_folder.contents(folder)
             extra = {name: fill_in(value, names) for name, value in scenario.get("environment", {}).items()}
-            command = command_of(scenario, self.zerolab, names)
-            outcome = scenario_process.run(command, folder, before, scenario, scenario_process.environment_for(folder, extra),
+            environment = scenario_process.environment_for(folder, extra)
+            for words in scenario.get("first", []):
+                problem = scenario_process.run_first(words_of(words, self.zerolab, names), folder, environment)
+                if problem:
+                    return [problem], None
+            command = words_of(scenario["command"], self.zerolab, names)
+            outcome = scenario_process.run(command, folder, before, scenario, environment,
                                            scenario.get("timeout", TIMEOUT_S))
             problems, result = scenario_expect.check(scenario, outcome, folder, before, names)
         if problems or self.verbose:

@@ -44,10 +44,12 @@ def read_h5(run):
     import h5py
 
     with h5py.File(run / "metrics.h5", "r") as f:
-        names = list(f["segments/0/columns"].asstr())
-        rows = f["segments/0/rows"][:]
-        rows = rows[rows[:, 0] > 0]
-        columns = {name: [float(v) for v in rows[:, i]] for i, name in enumerate(names)}
+        columns = {}
+        for number in range(len(f["segments"])):
+            rows = f[f"segments/{number}/rows"][:]
+            rows = rows[rows[:, 0] > 0]
+            for i, name in enumerate(f[f"segments/{number}/columns"].asstr()):
+                columns.setdefault(name, []).extend(float(v) for v in rows[:, i])
         stored = dict(f["summary"].attrs) if "summary" in f else None
         summary = stored and {name: v if isinstance(v, str) else float(v) for name, v in stored.items()}
         return types.SimpleNamespace(columns=columns, summary=summary, config=f["config"].asstr()[()])

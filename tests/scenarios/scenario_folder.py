@@ -2,10 +2,14 @@
 
 import hashlib
 import pathlib
+import re
 import shutil
 
 SHARED = pathlib.Path(__file__).resolve().parent / "shared"
-RUN_FILES = {"config.resolved.toml", "environment.json", "metrics.h5", "metrics.jsonl", "summary.json"}
+RUN_FILES = {"config.resolved.toml", "environment.json", "metrics.h5", "metrics.jsonl", "sessions.jsonl", "summary.json"}
+SESSION_FILES = re.compile(r"(config\.resolved|environment)\.session-\d+\.(toml|json)|metrics\.superseded\.jsonl")
+CHECKPOINT = re.compile(r"checkpoints/step-\d{9}")
+CHECKPOINT_FILES = re.compile(r"manifest\.json|config\.resolved\.toml|environment\.json|rank-\d{4}\.h5")
 
 
 class ScenarioError(Exception):
@@ -79,12 +83,20 @@ def run_folders(folder, before):
     return sorted(
         path.parent
         for path in folder.rglob("config.resolved.toml*")
-        if str(path.parent.relative_to(folder)) not in before
+        if str(path.parent.relative_to(folder)) not in before and path.parent.parent.name != "checkpoints"
     )
 
 
+def is_run_file(path):
+    """Whether a path inside a run's folder is one that runs may leave besides those that all leave."""
+    parent, name = str(path.parent), path.name
+    if CHECKPOINT.fullmatch(parent):
+        return CHECKPOINT_FILES.fullmatch(name)
+    return str(path) == "checkpoints" or CHECKPOINT.fullmatch(str(path)) or (parent == "." and SESSION_FILES.fullmatch(name))
+
+
 def problems_with_leftovers(folder, before, leaves):
-    """`leaves`: "nothing", "a run", "an unfinished run"."""
+    """`leaves`: "nothing", "a run", "a stopped run" or "an unfinished run" (neither has a summary)."""
     after = contents(folder)
     problems = [f"{path} was there before and is gone" for path in before if path not in after]
     problems += [f"{path} was there before and has changed" for path in before if after.get(path, before[path]) != before[path]]
@@ -94,8 +106,16 @@ def problems_with_leftovers(folder, before, leaves):
     runs = run_folders(folder, before)
     if len(runs) != 1:
         return problems + [f"{len(runs)} run folders instead of one"]
-    wanted = RUN_FILES - ({"summary.json"} if leaves == "an unfinished run" else set())
+    wanted = RUN_FILES - (set() if leaves == "a run" else {"summary.json"})
     expected = {str((runs[0] / file).relative_to(folder)) for file in wanted}
     expected |= {str(parent) for parent in pathlib.Path(min(expected)).parents} - {"."}
-    problems += [f"left behind: {path}" for path in sorted(new - expected)]
+    run = runs[0].relative_to(folder)
+    extra = {path for path in new - expected if not (run in pathlib.Path(path).parents
+                                                     and is_run_file(pathlib.Path(path).relative_to(run)))}
+    problems += [f"left behind: {path}" for path in sorted(extra)]
+    for step in runs[0].glob("checkpoints/*"):
+        if not (step / "manifest.json").exists():
+            problems.append(f"the checkpoint {step.name} has no manifest")
+    if leaves == "a stopped run" and not list(runs[0].glob("checkpoints/*")):
+        problems.append("the stopped run has no checkpoint")
     return problems + [f"the run folder has no {path}" for path in sorted(expected - set(after))]

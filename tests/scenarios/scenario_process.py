@@ -96,6 +96,14 @@ def wait_for_rows(process, folder, before, count, deadline):
     return False
 
 
+def run_first(command, folder, environment):
+    """Runs what comes before the command that is judged. Returns what went wrong."""
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode in (0, 75):
+        return None
+    return f"'{' '.join(command[1:])}', which comes first, ended with {done.returncode}: {done.stderr.strip()}"
+
+
 def interfere(process, folder, before, actions, deadline):
     """Does what `during` lists; returns what went wrong."""
     for action in actions:

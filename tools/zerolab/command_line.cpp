@@ -89,6 +89,10 @@ void add_experiment_flags(CLI::App& verb, ExperimentFlags& flags) {
   verb.add_option("experiment", flags.file, "the experiment, a TOML file")
       ->type_name("EXPERIMENT")
       ->required();
+  add_override_flags(verb, flags);
+}
+
+void add_override_flags(CLI::App& verb, ExperimentFlags& flags) {
   verb.add_option("overrides", flags.overrides,
                   "dotted.key=VALUE, a TOML value or a bare word, e.g. scheduler.lr=1e-3")
       ->type_name("KEY=VALUE");

@@ -27,6 +27,7 @@ constexpr const char* kExamples =
   zerolab run experiment.toml                        train
   zerolab run experiment.toml --ranks 2              the same on two processes
   zerolab run experiment.toml sharding.plugin=NAME   with one word swapped
+  zerolab resume runs/experiment-1                   go on where it stopped
   zerolab verify experiment.toml --ranks 3           prove that its sharding changes nothing
   zerolab plan experiment.toml --ranks 1,8,64        what each sharding holds and moves
   zerolab show-config experiment.toml                every value, and where it comes from
@@ -78,6 +79,8 @@ int main(int argc, char** argv) {
     app.require_subcommand(0, 1);
     app.footer(kExamples);
     zerolab::add_run(app, line);
+    zerolab::add_resume(app, line);
+    zerolab::add_fork(app, line);
     zerolab::add_show_config(app, line);
     zerolab::add_verify(app, line);
     zerolab::add_plan(app, line);

@@ -11,10 +11,11 @@
 namespace zerolab {
 namespace {
 
-int launch(int num_ranks, int port, const CommandLine& line) {
+int launch(int num_ranks, const RankFlags& flags, const CommandLine& line) {
   LaunchOptions options;
   options.num_ranks = num_ranks;
-  options.port = port;
+  options.port = flags.port;
+  options.restarts = flags.restarts;
   options.command = line.arguments;
   options.command[0] = std::filesystem::read_symlink("/proc/self/exe").string();
   return launch_local_ranks(options);
@@ -41,10 +42,12 @@ int on_ranks(const ExperimentFlags& experiment, const RankFlags& flags, const Co
   const int ranks = experiment.ranks;
   if (ranks < 1) throw ConfigError("--ranks must be at least 1, is " + std::to_string(ranks) + ".");
   const RankEnvironment environment = read_rank_environment();
-  if (environment.source == "single" && ranks > 1) {
+  // Whoever restarts a rank that died has to be another process.
+  if (environment.source == "single" && (ranks > 1 || flags.restarts > 0)) {
     check();
-    return launch(ranks, flags.port, line);
+    return launch(ranks, flags, line);
   }
+  if (environment.source == "single") check();
   if (flags.ranks->count() > 0 && environment.size != ranks) {
     throw ConfigError("--ranks says " + std::to_string(ranks) + ", but " + environment.source +
                       " started " + std::to_string(environment.size) +

@@ -12,6 +12,7 @@ namespace zerolab {
 struct RankFlags {
   const CLI::Option* ranks = nullptr;  ///< --ranks, which knows whether it was given
   int port = 0;
+  int restarts = 0;
 };
 /// --port. After add_experiment_flags().
 void add_rank_flags(CLI::App& verb, RankFlags& flags);

@@ -1,30 +1,51 @@
 // zerolab run: trains. With --ranks N it starts N processes of itself; under another launcher it is
 // one of theirs.
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
-#include "on_ranks.h"
-#include "train/session.h"
-#include "verbs.h"
+#include "zerolab/error.h"
+
+#include "output.h"
+#include "store/run_folder.h"
+#include "training_flags.h"
 
 namespace zerolab {
 namespace {
 
-struct RunFlags {
-  ExperimentFlags experiment;
-  RankFlags ranks;
-  std::string run_dir;
-  bool json = false;
+struct RunFlags : TrainingFlags {
+  std::string resume = "never";
 };
 
+/// The run that `--resume auto` goes on with; empty if it has to start one.
+std::filesystem::path run_to_go_on(const RunFlags& flags, const RunRequest& request) {
+  if (!flags.run_dir.empty()) {
+    return std::filesystem::exists(flags.run_dir) ? std::filesystem::path(flags.run_dir)
+                                                  : std::filesystem::path();
+  }
+  const int ranks = std::max(flags.experiment.ranks, read_rank_environment().size);
+  return newest_run_of(request.source, ranks).value_or(std::filesystem::path());
+}
+
 int run(const RunFlags& flags, const CommandLine& line) {
-  const RunRequest request{request_from(flags.experiment), flags.run_dir, flags.json};
-  return on_ranks(
-      flags.experiment, flags.ranks, line,
-      [&] { check_before_launch(request, flags.experiment.ranks); },
-      [&](const RankEnvironment& environment) { return run_rank(request, environment); });
+  RunRequest request = training_request(flags);
+  request.source = request_from(flags.experiment);
+  if (flags.resume == "auto" && read_rank_environment().restart_of.empty()) {
+    const std::filesystem::path folder = run_to_go_on(flags, request);
+    const bool finished = !folder.empty() && is_finished(folder);
+    if (finished && !flags.run_dir.empty()) {
+      print(folder.string() + ": is finished; nothing is left to do.\n");
+      return 0;
+    }
+    if (!folder.empty() && !finished) {
+      request.start = RunRequest::Start::kResume;
+      request.from = parse_checkpoint_name(folder.string());
+    }
+  }
+  return train(request, flags, line);
 }
 
 }  // namespace
@@ -33,19 +54,24 @@ void add_run(CLI::App& app, CommandLine& line) {
   CLI::App* const verb = app.add_subcommand("run", "Train as an experiment file says");
   const auto flags = std::make_shared<RunFlags>();
   add_experiment_flags(*verb, flags->experiment);
-  verb->add_option("--run-dir", flags->run_dir,
-                   "write the run here; must not exist (default: runs/NAME-N)")
-      ->type_name("DIR");
-  add_rank_flags(*verb, flags->ranks);
-  verb->add_flag("--json", flags->json,
-                 "print the summary as JSON; progress goes to standard error");
+  add_run_dir_flag(*verb, *flags);
+  add_training_flags(*verb, *flags);
+  verb->add_option("--resume", flags->resume,
+                   "auto: go on with the run of --run-dir, or with the newest run of this name, if "
+                   "it is there and not finished; never")
+      ->check(CLI::IsMember({"auto", "never"}))
+      ->type_name("WORD");
   verb->footer(
       "Under torchrun, srun or mpirun the rank comes from their environment and --ranks is not "
-      "needed.\n\n"
+      "needed.\n"
+      "Ctrl-C, SIGTERM, SIGUSR1 and --max-time save a checkpoint and end with exit code 75; a "
+      "second "
+      "Ctrl-C aborts.\n\n"
       "Examples:\n"
       "  zerolab run experiment.toml\n"
       "  zerolab run experiment.toml --ranks 2 sharding.plugin=NAME steps=100\n"
-      "  zerolab run experiment.toml --run-dir results/first --json > summary.json");
+      "  zerolab run experiment.toml --run-dir results/first --json > summary.json\n"
+      "  zerolab run experiment.toml --run-dir results/first --resume auto --max-time 55m");
   verb->callback([flags, &line] { line.exit_code = run(*flags, line); });
 }
 

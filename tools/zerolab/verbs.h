@@ -36,14 +36,18 @@ struct ExperimentFlags {
   bool trust_plugin_path = false;
 };
 void add_experiment_flags(CLI::App& verb, ExperimentFlags& flags);
+/// All of them but the experiment itself.
+void add_override_flags(CLI::App& verb, ExperimentFlags& flags);
 /// The search path with the experiment's own entries.
 PluginSearch plugin_search(const ExperimentFlags& flags, const ExperimentFile& file);
 
 /// Each adds its subcommand, whose callback does the work. Errors: zerolab::Error, which main
 /// prints.
+void add_fork(CLI::App& app, CommandLine& line);
 void add_import(CLI::App& app, CommandLine& line);
 void add_plan(CLI::App& app, CommandLine& line);
 void add_plugins(CLI::App& app, CommandLine& line);
+void add_resume(CLI::App& app, CommandLine& line);
 void add_run(CLI::App& app, CommandLine& line);
 void add_show_config(CLI::App& app, CommandLine& line);
 void add_verify(CLI::App& app, CommandLine& line);

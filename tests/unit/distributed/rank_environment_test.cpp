@@ -82,6 +82,17 @@ TEST_CASE("our own launcher's ranks are all local and reach its store on the loo
         std::string::npos);
 }
 
+TEST_CASE("only our own launcher says which run is started again") {
+  const Environment restart{{"ZEROLAB_RESTART_OF", "/runs/a-1"}};
+  const Environment own{
+      {"ZEROLAB_RANK", "0"}, {"ZEROLAB_WORLD_SIZE", "1"}, {"ZEROLAB_STORE_PORT", "4711"}};
+  CHECK(parse(with(own, restart)).restart_of == "/runs/a-1");
+  CHECK(parse(own).restart_of.empty());
+  CHECK(parse(with(own, {{"ZEROLAB_RESTART_OF", ""}})).restart_of.empty());
+  CHECK(parse(with(kTorchrun, restart)).restart_of.empty());
+  CHECK(parse(restart).restart_of.empty());
+}
+
 TEST_CASE("torchrun's variables say rank, machine and address") {
   const auto environment = parse(kTorchrun);
   CHECK(environment.source == "torchrun");

