@@ -12,6 +12,7 @@
 #include "experiment/result_changes.h"
 #include "store/checkpoint_folder.h"
 #include "store/checkpoint_reader.h"
+#include "store/mirror.h"
 #include "train/exchange.h"
 
 namespace zerolab {
@@ -85,27 +86,30 @@ SavedRun recorded_run(const fs::path& run) {
   return saved;
 }
 
+CheckpointName split_name(const std::string& text) {
+  CheckpointName name;
+  const size_t at = text.rfind('@');
+  name.run = text;
+  if (is_run(text) || at == std::string::npos) return name;
+  name.run = text.substr(0, at);
+  const std::string which = text.substr(at + 1);
+  const bool digits = !which.empty() && which.size() < 18 &&
+                      which.find_first_not_of("0123456789") == std::string::npos;
+  if (digits) {
+    name.step = std::stoll(which);
+  } else if (which == "best") {
+    name.best = true;
+  } else if (which != "newest") {
+    throw ConfigError("'" + text + "': what follows '@' must be a step, 'best' or 'newest', is '" +
+                      which + "'.");
+  }
+  return name;
+}
+
 }  // namespace
 
 CheckpointName parse_checkpoint_name(const std::string& text) {
-  CheckpointName name;
-  const size_t at = text.rfind('@');
-  const bool whole_is_folder = is_run(text);
-  name.run = whole_is_folder || at == std::string::npos ? text : text.substr(0, at);
-  if (!whole_is_folder && at != std::string::npos) {
-    const std::string which = text.substr(at + 1);
-    const bool digits = !which.empty() && which.size() < 18 &&
-                        which.find_first_not_of("0123456789") == std::string::npos;
-    if (digits) {
-      name.step = std::stoll(which);
-    } else if (which == "best") {
-      name.best = true;
-    } else if (which != "newest") {
-      throw ConfigError("'" + text +
-                        "': what follows '@' must be a step, 'best' or 'newest', is '" + which +
-                        "'.");
-    }
-  }
+  CheckpointName name = split_name(text);
   if (!is_run(name.run)) {
     throw ConfigError(name.run.string() +
                       ": is no run's folder (it has no config.resolved.toml); name a folder that "
@@ -114,6 +118,24 @@ CheckpointName parse_checkpoint_name(const std::string& text) {
   name.run = fs::absolute(name.run).lexically_normal();
   if (!name.run.has_filename()) name.run = name.run.parent_path();
   return name;
+}
+
+std::string fetch_missing(const std::string& text, const std::string& remote) {
+  const CheckpointName name = split_name(text);
+  Mirror::check(remote);
+  if (is_run(name.run)) {
+    const std::vector<int64_t> steps = CheckpointFolder(name.run).steps();
+    const bool there = name.step < 0
+                           ? !steps.empty()
+                           : std::find(steps.begin(), steps.end(), name.step) != steps.end();
+    if (there) return {};
+  }
+  if (const auto step = Mirror::fetch(remote, name.run, name.step)) {
+    return "fetched the checkpoint of step " + std::to_string(*step) + " from " + remote;
+  }
+  throw StoreError(remote + ": has no complete checkpoint of a run called " +
+                   fs::absolute(name.run).lexically_normal().filename().string() +
+                   (name.step < 0 ? "" : " after step " + std::to_string(name.step)) + ".");
 }
 
 std::vector<int64_t> candidate_steps(const CheckpointName& name) {

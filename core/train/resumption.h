@@ -26,6 +26,11 @@ struct CheckpointName {
 /// Errors: ConfigError if what follows the last '@' is no step, or the folder is no run's.
 CheckpointName parse_checkpoint_name(const std::string& text);
 
+/// [local] Brings a run, or the checkpoint that is named, from a mirror if it is not here. Returns
+/// what it did, as a line; empty if nothing was missing. Errors: ConfigError for a remote that is
+/// none; StoreError if it cannot be reached or lacks the run.
+std::string fetch_missing(const std::string& text, const std::string& remote);
+
 /// [local] Steps of complete checkpoints that suit a name, in the order in which they are tried.
 /// Errors: ConfigError if one was named that is not there.
 std::vector<int64_t> candidate_steps(const CheckpointName& name);

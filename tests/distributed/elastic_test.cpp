@@ -26,6 +26,7 @@ Setting setting(const std::string& sharding, int ranks, int64_t micro = 1) {
   s.micro_batch_size = micro;
   s.accumulation = kTotal / ranks / micro;
   s.steps = kSteps;
+  s.bucket = 1 << 16;
   return s;
 }
 

@@ -24,8 +24,8 @@ using namespace zerolab;
 namespace {
 
 constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
-constexpr double kStall = 1;  // seconds
-constexpr int kBeats = 60;    // of a slow rank, so far apart:
+constexpr double kStall = 2;  // seconds: a busy machine may keep a rank waiting for one
+constexpr int kBeats = 80;    // of a slow rank, so far apart:
 constexpr auto kBeat = std::chrono::milliseconds(50);
 
 struct Order {
@@ -94,6 +94,13 @@ void die_twice(const std::string& file) {
   if (std::filesystem::file_size(file) <= 2) std::raise(SIGKILL);
 }
 
+void work(World& world, int beats) {
+  for (int i = 0; i < beats; ++i) {
+    std::this_thread::sleep_for(kBeat);
+    world.pulse().beat(12, "backward");
+  }
+}
+
 /// All ranks are watched; what the chosen one does while the others wait for it.
 void act_watched(World& world, const Order& order) {
   const bool chosen = world.communicator().rank() == order.chosen;
@@ -103,20 +110,17 @@ void act_watched(World& world, const Order& order) {
     return;
   }
   world.pulse().beat(12, "backward");
+  if (order.action == "freeze") work(world, kBeats / 3);  // long enough to be heard of
   world.communicator().barrier();
   if (!chosen) return;
   if (order.action == "slow") {
     say_ready();
-    for (int i = 0; i < kBeats; ++i) {
-      std::this_thread::sleep_for(kBeat);
-      world.pulse().beat(12, "backward");
-    }
+    work(world, kBeats);
     return;
   }
   if (order.action == "hold") {
     world.report_failure(static_cast<int>(ExitCode::kStore), "the disk is full");
   } else if (order.action == "freeze") {
-    std::this_thread::sleep_for(10 * kBeat);  // the others have heard of it by then
     say_ready();
     std::raise(SIGSTOP);
   }

@@ -21,6 +21,7 @@ Setting setting(const std::string& sharding, int ranks = 2) {
   s.sharding = sharding;
   s.ranks = ranks;
   s.steps = 4;
+  s.bucket = 1 << 16;
   return s;
 }
 

@@ -225,7 +225,7 @@ zerolab::Experiment resumable(const Setting& setting, int64_t every, bool async)
   zerolab::PluginChoice& scheduler = e.plugins[static_cast<size_t>(Kind::kScheduler)];
   scheduler = {"cosine", host().entry(Kind::kScheduler, "cosine").schema().defaults()};
   scheduler.options["lr"] = 0.01;
-  scheduler.options["warmup_steps"] = int64_t{5};
+  scheduler.options["warmup_steps"] = setting.steps / 4;
   e.evaluation.every = 10;
   e.checkpoint.every = every;
   e.checkpoint.async = async;
@@ -248,9 +248,9 @@ std::vector<Setting> all_strategies(const Setting& setting) {
     all.back().sharding = name;
     const bool groups = host().entry(Kind::kSharding, name).schema().find("shard_size") != nullptr;
     if (!groups || setting.ranks != 4) continue;
-    all.back().options["shard_size"] = int64_t{2};
     all.push_back(all.back());
-    all.back().options["shard_size"] = int64_t{4};
+    all.back().options["shard_size"] = int64_t{2};
+    all.back().options["stage"] = int64_t{1};
   }
   return all;
 }

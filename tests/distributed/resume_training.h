@@ -73,8 +73,8 @@ std::vector<at::Tensor> copied_state(zerolab::Trainer& trainer);
 zerolab::Experiment resumable(const Setting& setting, int64_t every, bool async = false);
 /// For titles: as title(setting), and whether it saves behind.
 std::string title(const Setting& setting, bool async);
-/// Every strategy that is installed as a setting of so many ranks, and further groupings of those
-/// that group ranks.
+/// The setting with every strategy that is installed. One that groups ranks is there once more on 4
+/// ranks: replicas of groups of 2 in which optimizer states alone are sharded.
 std::vector<Setting> all_strategies(const Setting& setting);
 
 /// Whole tensors of a saved checkpoint.

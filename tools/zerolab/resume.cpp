@@ -5,11 +5,17 @@
 
 #include <CLI/CLI.hpp>
 
+#include "zerolab/error.h"
+
 #include "output.h"
 #include "training_flags.h"
 
 namespace zerolab {
 namespace {
+
+struct ResumeFlags : TrainingFlags {
+  std::string mirror;
+};
 
 void add_source_flags(CLI::App& verb, TrainingFlags& flags) {
   verb.add_option("run", flags.experiment.file,
@@ -37,7 +43,22 @@ RunRequest request_from_run(TrainingFlags& flags, RunRequest::Start start) {
   return request;
 }
 
-int resume(TrainingFlags flags, const CommandLine& line) {
+/// Before any rank starts: those of our launcher find it there.
+void fetch(const ResumeFlags& flags) {
+  if (flags.mirror.empty()) return;
+  const std::string source = read_rank_environment().source;
+  if (source == "zerolab") return;
+  if (source != "single") {
+    throw ConfigError("--mirror: ranks of " + source +
+                      " would fetch the run all at once; fetch it first, with --max-time 1s on one "
+                      "rank, or use --ranks.");
+  }
+  const std::string done = fetch_missing(flags.experiment.file, flags.mirror);
+  if (!done.empty()) print(done + "\n");
+}
+
+int resume(ResumeFlags flags, const CommandLine& line) {
+  fetch(flags);
   const RunRequest request = request_from_run(flags, RunRequest::Start::kResume);
   if (is_finished(request.from.run) && request.from.newest()) {
     print(request.from.run.string() +
@@ -56,9 +77,12 @@ int fork(TrainingFlags flags, const CommandLine& line) {
 void add_resume(CLI::App& app, CommandLine& line) {
   CLI::App* const verb = app.add_subcommand(
       "resume", "Go on with a run that was stopped or broke off, as if it never had");
-  const auto flags = std::make_shared<TrainingFlags>();
+  const auto flags = std::make_shared<ResumeFlags>();
   add_source_flags(*verb, *flags);
   add_training_flags(*verb, *flags);
+  verb->add_option("--mirror", flags->mirror,
+                   "fetch the run from this remote of rclone if it, or its checkpoint, is not here")
+      ->type_name("REMOTE");
   verb->footer(
       "Another sharding strategy or number of ranks may be chosen: on the same ranks the result is "
       "the same to the last bit, on others within rounding (1, 2 and 4 ranks of one thread: to the "

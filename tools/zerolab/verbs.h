@@ -43,6 +43,7 @@ PluginSearch plugin_search(const ExperimentFlags& flags, const ExperimentFile& f
 
 /// Each adds its subcommand, whose callback does the work. Errors: zerolab::Error, which main
 /// prints.
+void add_checkpoint(CLI::App& app, CommandLine& line);
 void add_fork(CLI::App& app, CommandLine& line);
 void add_import(CLI::App& app, CommandLine& line);
 void add_plan(CLI::App& app, CommandLine& line);

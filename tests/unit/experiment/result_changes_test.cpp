@@ -27,7 +27,8 @@ TEST_CASE("an experiment does not differ from itself") {
 }
 
 TEST_CASE("a value that changes results is named with what it is and was") {
-  CHECK(changes({"scheduler.lr=0.001"}).results == Phrases{"scheduler.lr is 0.001, was 0.0003"});
+  CHECK(changes({"scheduler.lr=0.25"}, {"scheduler.lr=0.5"}).results ==
+        Phrases{"scheduler.lr is 0.25, was 0.5"});
   CHECK(changes({"seed=7"}).results == Phrases{"seed is 7, was 1337"});
   CHECK(changes({"model.bias=true"}).results == Phrases{"model.bias is true, was false"});
   CHECK(changes({"scheduler.mode=square"}).results ==

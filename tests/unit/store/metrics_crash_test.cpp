@@ -1,8 +1,8 @@
 // metrics.h5 and the journal when the process dies: at any call that changes the disk, and at any
 // moment.
 //
-// This program's own write, pwrite, ftruncate, rename and unlink stand before the C library's, so a child
-// can be killed before the n-th call, or in the middle of it: the kernel heeds a kill between
+// This program's own write, pwrite, ftruncate, rename and unlink stand before the C library's, so a
+// child can be killed before the n-th call, or in the middle of it: the kernel heeds a kill between
 // pages.
 
 #include <algorithm>
@@ -188,7 +188,8 @@ void kill_at_every_moment(int64_t num_rows, int64_t first_counted) {
   }
 }
 
-/// A run of 5 rows that is gone on with after 3, and goes back to 4. Moments are counted from there.
+/// A run of 5 rows that is gone on with after 3, and goes back to 4. Moments are counted from where
+/// it is gone on with.
 void write_two_sessions(SharedProgress& progress) {
   const auto add = [&](RunFolder& run, int64_t first, int64_t last) {
     for (int64_t step = first; step <= last; ++step) {

@@ -192,7 +192,8 @@ TEST_CASE("what the user says about the batch stays, and the rest follows") {
         Overrides{"batch.micro_batch_size=2"});
   CHECK(batch_overrides(saved(4, 3, 2), 4, {"batch.micro_batch_size=6"}) ==
         Overrides{"batch.micro_batch_size=6", "batch.gradient_accumulation_steps=1"});
-  CHECK(batch_overrides(saved(4, 3, 2), 2, {"batch.total_batch_size=48"}).empty());
+  CHECK(batch_overrides(saved(4, 3, 2), 2, {"batch.total_batch_size=48"}) ==
+        Overrides{"batch.micro_batch_size=3", "batch.gradient_accumulation_steps=8"});
   CHECK(batch_overrides(saved(4, 3, 2), 2,
                         {"batch.micro_batch_size=4", "batch.gradient_accumulation_steps=3"})
             .empty());

@@ -104,11 +104,11 @@ TEST_CASE("short tensors that every rank holds are dealt out") {
 TEST_CASE("what one rank alone holds, it writes; copies go to the others then") {
   const auto written = check(plan(3, [](int rank) {
     std::vector<StatePiece> pieces;
-    if (rank == 1) pieces.push_back(piece("mine", 2000, 0, 2000));
+    if (rank == 0) pieces.push_back(piece("mine", 2000, 0, 2000));
     for (int i = 0; i < 20; ++i) pieces.push_back(piece("w" + std::to_string(i), 100, 0, 100));
     return pieces;
   }));
-  CHECK(written == std::vector<int64_t>{1000, 2000, 1000});
+  CHECK(written == std::vector<int64_t>{2000, 1000, 1000});
 }
 
 TEST_CASE("shards are written where they are") {
