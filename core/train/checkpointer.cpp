@@ -62,15 +62,14 @@ size_t Checkpointer::Source::bytes() const {
   return total;
 }
 
-void Checkpointer::Source::copy_to(std::byte* memory) {
-  const auto move = [&](const void*& data, int64_t length, TensorDtype dtype) {
-    const auto size = static_cast<size_t>(length * dtype_size(dtype));
-    std::memcpy(memory, data, size);
-    data = memory;
-    memory += size;
-  };
-  for (PieceData& piece : pieces) move(piece.data, piece.info.length, piece.info.dtype);
-  for (LocalData& state : local) move(state.data, state.info.length, state.info.dtype);
+/// Copies `length` elements, which `data` points to, and lets it point to the copy. Returns what
+/// comes after it.
+std::byte* Checkpointer::Source::move(const void*& data, int64_t length, TensorDtype dtype,
+                                      std::byte* memory) {
+  const auto size = static_cast<size_t>(length * dtype_size(dtype));
+  std::memcpy(memory, data, size);
+  data = memory;
+  return memory + size;
 }
 
 Checkpointer::Checkpointer(CheckpointerSettings settings, Communicator& ranks, Sharding& sharding,
@@ -149,20 +148,25 @@ void Checkpointer::start_writing() {
       copy_.reset(new std::byte[copy_bytes_]);  // not filled: pages come as they are written
     }
     memory = copy_.get();
+    // At once: the next backward may change it.
+    for (LocalData& state : mine.local) {
+      memory = Source::move(state.data, state.info.length, state.info.dtype, memory);
+    }
   }
+  const bool behind = memory != nullptr;
   std::promise<void> copied;
   copied_ = copied.get_future().share();
   phase_ = Phase::kWriting;
-  job_ = std::async(std::launch::async,
-                    [this, memory, mine = std::move(mine), copied = std::move(copied)]() mutable {
-                      if (memory != nullptr) {
-                        mine.copy_to(memory);
-                        mine.tensors.clear();
-                      }
-                      copied.set_value();
-                      if (memory != nullptr) lower_priority();
-                      return outcome_of([&] { return write_file(mine); });
-                    });
+  job_ = std::async(std::launch::async, [this, memory, behind, mine = std::move(mine),
+                                         copied = std::move(copied)]() mutable {
+    for (PieceData& piece : mine.pieces) {
+      if (memory == nullptr) break;
+      memory = Source::move(piece.data, piece.info.length, piece.info.dtype, memory);
+    }
+    copied.set_value();
+    if (behind) lower_priority();
+    return outcome_of([&] { return write_file(mine); });
+  });
 }
 
 std::string Checkpointer::write_file(const Source& source) const {

@@ -76,7 +76,7 @@ class Checkpointer {
     std::vector<LocalData> local;
     std::vector<at::Tensor> tensors;  // keep alive what the two point to
     size_t bytes() const;
-    void copy_to(std::byte* memory);
+    static std::byte* move(const void*& data, int64_t length, TensorDtype dtype, std::byte* memory);
   };
   void plan();
   Source source();

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <future>
 #include <system_error>
 
 #include "zerolab/error.h"
@@ -316,6 +317,14 @@ bool RankRun::load_newest() {
 
 // ---- the end
 
+/// A slow mirror is not a rank that is stuck.
+void RankRun::finish_mirror() {
+  const auto done = std::async(std::launch::async, [this] { mirror_->finish(kMirrorSeconds); });
+  while (done.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
+    trainer_.enter("mirroring");
+  }
+}
+
 void RankRun::finish(RunResult result) {
   if (result.last.step == 0) {  // no step was left
     result.last = last_recorded_step(folder_path_ / "metrics.jsonl");
@@ -323,7 +332,7 @@ void RankRun::finish(RunResult result) {
   }
   result.stopped ? folder_->stop() : folder_->finish(store_summary(result));
   print_summary(out(), description_, result);
-  if (mirror_) mirror_->finish(kMirrorSeconds);
+  if (mirror_) finish_mirror();
   if (!request_.json) return;
   const std::string json = summary_json(description_, result) + "\n";
   const bool written = std::fputs(json.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;

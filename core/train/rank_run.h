@@ -49,6 +49,7 @@ class RankRun {
   CheckpointManifest manifest_of_run() const;
   bool stop_requested() const;
   bool load_newest();
+  void finish_mirror();
   void finish(RunResult result);
   std::FILE* out() const;
 

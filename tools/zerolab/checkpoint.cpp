@@ -100,8 +100,24 @@ class Progress {
 
 // --- inspect ------------------------------------------------------------------------------------
 
+/// The first that can be read: of a run whose newest checkpoint is damaged, the one before.
+/// Errors: StoreError of the first if none can be.
+size_t first_readable(const std::vector<fs::path>& folders) {
+  std::string first_error;
+  for (size_t i = 0; i < folders.size(); ++i) {
+    try {
+      const CheckpointReader checkpoint(folders[i]);
+      return i;
+    } catch (const StoreError& error) {
+      if (first_error.empty()) first_error = error.what();
+    }
+  }
+  throw StoreError(first_error);
+}
+
 void inspect(const CheckpointFlags& flags) {
-  const fs::path folder = folders_of(flags.checkpoint).front();
+  const std::vector<fs::path> folders = folders_of(flags.checkpoint);
+  const fs::path folder = folders[first_readable(folders)];
   const CheckpointReader checkpoint(folder);
   CheckpointInspection inspection{folder, checkpoint, {}};
   if (names_a_run(flags.checkpoint))
@@ -209,7 +225,8 @@ void add_inspect(CLI::App& parent, const std::shared_ptr<CheckpointFlags>& flags
       std::string(kNames) +
       "Shown are the step, how the run was cut, plugins with the hashes of their libraries, "
       "training counters, precision state, files, and every tensor with its optimizer states; for "
-      "a run also all of its checkpoints. Only the manifest is read: whether the files are as they "
+      "a run also all of its checkpoints, and the newest that can be read in full. Only the "
+      "manifest is read: whether the files are as they "
       "were saved, `zerolab checkpoint verify` says.\n\n"
       "Examples:\n"
       "  zerolab checkpoint inspect runs/experiment-1\n"

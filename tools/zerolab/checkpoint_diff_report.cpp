@@ -49,7 +49,7 @@ std::string tensors_text(const CheckpointDiff& diff, bool all) {
       rows.push_back({name_of(*tensor), elements, "bit-identical"});
     } else {
       rows.push_back({name_of(*tensor), elements, std::to_string(tensor->found.differing),
-                      number_text(tensor->found.largest, true),
+                      number_text(tensor->found.largest, false),
                       std::to_string(tensor->found.first)});
     }
   }
@@ -61,12 +61,16 @@ std::string tensors_text(const CheckpointDiff& diff, bool all) {
   return text + "\n";
 }
 
+/// A number that is not there, or NaN.
+std::string or_dash(const std::string& number) {
+  return number.empty() || number == "null" ? "-" : number;
+}
+
 std::string counters_text(const CheckpointDiff& diff) {
   if (diff.counters.empty()) return "";
   Rows rows = {{"COUNTER", "A", "B", ""}};
   for (const CounterDifference& counter : diff.counters) {
-    rows.push_back({counter.name, counter.a.empty() ? "-" : counter.a,
-                    counter.b.empty() ? "-" : counter.b,
+    rows.push_back({counter.name, or_dash(counter.a), or_dash(counter.b),
                     counter.is_state ? "" : "(a result, not counted as a difference)"});
   }
   return table(rows) + "\n";
@@ -103,7 +107,7 @@ std::string difference_sentence(const CheckpointDiff& diff) {
   for (const TensorComparison& tensor : diff.tensors)
     largest = std::max(largest, tensor.found.largest);
   std::string text = std::to_string(num_differing(diff)) + " of " + std::to_string(all) +
-                     " tensors differ, by " + number_text(largest, true) + " at most";
+                     " tensors differ, by " + number_text(largest, false) + " at most";
   if (only > 0) text += ", " + std::to_string(only) + " are in one of them only";
   const size_t counters = num_counters(diff);
   if (counters > 0) {

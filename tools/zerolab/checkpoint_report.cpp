@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
 std::string or_dash(double value) {
-  return std::isnan(value) ? "-" : number_text(value, true);
+  return std::isnan(value) ? "-" : number_text(value, false);
 }
 
 /// As the store writes numbers: NaN is null, infinities are texts.

@@ -20,8 +20,8 @@
 //  - gradient_norm() covers every trainable element exactly once and gives every rank the same
 //    value.
 //  - A trainable parameter without a gradient has a zero gradient, and is still decayed.
-//  - What state() and local_state() view changes in update(), discard() and synchronize() only: a
-//    checkpoint may be copied while the next step runs.
+//  - What state() views changes in update(), discard() and synchronize() only, and its pieces are
+//    the same at every call: a checkpoint may be copied while the next step runs.
 //  - Collectives are issued in an order that does not depend on local data.
 //  - footprint() states what held_bytes() and the communicator's counters will say, from the
 //    declarations alone; a strategy that states none is left out of predictions.
