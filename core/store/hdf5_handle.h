@@ -10,6 +10,10 @@
 
 #include <hdf5.h>
 
+#ifndef H5_HAVE_THREADSAFE
+#error "HDF5 has to be built thread-safe: checkpoints are written while metrics are"
+#endif
+
 namespace zerolab {
 
 /// Switches HDF5's printing off for this thread; call before anything else of HDF5.

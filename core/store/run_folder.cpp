@@ -144,7 +144,7 @@ std::unique_ptr<RunFolder> RunFolder::create(const fs::path& explicit_dir, const
 
   FolderLock lock(path);
   std::string environment_json = json_object(environment);
-  std::vector<Session> sessions = {new_session(0, 0, session)};
+  std::vector<Session> sessions = {new_session(0, session.finished_steps, session)};
   try {
     write_file(files, path / kConfigName, resolved_toml);
     write_file(files, path / kEnvironmentName, environment_json);

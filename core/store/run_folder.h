@@ -31,6 +31,7 @@ struct SessionInfo {
   int ranks = 1;
   /// Where it begins: "" at the beginning, "step 20" where the run goes on, "RUN@20" in a fork.
   std::string source;
+  int64_t finished_steps = 0;  ///< before the first one of a fork
 };
 
 /// Written by rank 0 only, and by one process at a time: the folder is locked while this lives.

@@ -21,14 +21,6 @@ namespace {
 
 constexpr int64_t kUnknownStep = std::numeric_limits<int64_t>::max();
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm fields{};
-  ::gmtime_r(&now, &fields);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &fields)};
-}
-
 std::string line_of(const Session& session) {
   nlohmann::ordered_json line;
   line["session"] = session.number;
@@ -117,6 +109,14 @@ void lend_columns(std::vector<MetricsSegment>& segments) {
 }
 
 }  // namespace
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields{};
+  ::gmtime_r(&now, &fields);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &fields)};
+}
 
 Session new_session(int64_t number, int64_t finished_steps, const SessionInfo& info) {
   return {number, finished_steps + 1, utc_now(), info, ZEROLAB_VERSION, {}, {}};

@@ -18,6 +18,9 @@ namespace zerolab {
 
 inline constexpr const char* kSessionsName = "sessions.jsonl";
 
+/// "2026-11-30T18:51:04Z", in UTC.
+std::string utc_now();
+
 /// From one start of a run to its end, or to the death of its process.
 struct Session {
   int64_t number = 0;      ///< counted from 0

@@ -9,6 +9,7 @@
 
 #include "zerolab/error.h"
 
+#include "store/sessions.h"
 #include "train/exchange.h"
 #include "train/saved_state.h"
 
@@ -252,6 +253,7 @@ void Checkpointer::collect() {
   if (ranks_.rank() != 0) return;
   CheckpointManifest manifest = settings_.manifest;
   manifest.point = point_;
+  manifest.created = utc_now();
   for (const std::string& outcome : outcomes) {
     manifest.files.push_back(parse_sealed_file(outcome.substr(1)));
   }

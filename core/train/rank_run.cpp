@@ -228,7 +228,7 @@ void RankRun::tell_start() const {
 }
 
 SessionInfo RankRun::session_info() const {
-  SessionInfo info{joined_.ranks.size(), ""};
+  SessionInfo info{joined_.ranks.size(), "", loaded_step_};
   const std::string step = std::to_string(loaded_step_);
   if (request_.start == RunRequest::Start::kFork)
     info.source = request_.from.run.string() + "@" + step;

@@ -1,9 +1,12 @@
 // What becomes a checkpoint and what does not: values that are not finite, disks that fail, and
 // memory that changes while it is copied.
 
-#include <atomic>
-#include <limits>
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
 #include <memory>
+#include <mutex>
+#include <set>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -57,47 +60,63 @@ class Diverging : public WrappedSharding {
   std::string parameter_, state_;
 };
 
-/// Writing fails while it is broken: everything, or only that names take their final place.
-class BreakableFiles : public zerolab::FileLayer {
+/// A disk without room for the checkpoint of one step: for its files, or for its final name alone.
+class FullDisk : public zerolab::FileLayer {
  public:
-  enum class Broken { kNothing, kWrites, kRenames };
-  std::atomic<Broken> broken = Broken::kNothing;
+  enum class Fault { kWrite, kRename };
+  FullDisk(std::string step, Fault fault) : step_(std::move(step)), fault_(fault) {}
 
+  int create(const std::filesystem::path& path) override {
+    const int descriptor = FileLayer::create(path);
+    const std::lock_guard lock(mutex_);
+    full_.erase(descriptor);
+    if (fault_ == Fault::kWrite && is_of_step(path)) full_.insert(descriptor);
+    return descriptor;
+  }
   ssize_t write(int descriptor, const char* data, size_t size) override {
-    return fails(Broken::kWrites) ? -1 : FileLayer::write(descriptor, data, size);
+    {
+      const std::lock_guard lock(mutex_);
+      if (full_.count(descriptor) == 0) return FileLayer::write(descriptor, data, size);
+    }
+    errno = ENOSPC;
+    return -1;
   }
   int rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
-    return fails(Broken::kRenames) ? -1 : FileLayer::rename(from, to);
-  }
-
- private:
-  bool fails(Broken what) {
+    if (fault_ != Fault::kRename || !is_of_step(from)) return FileLayer::rename(from, to);
     errno = ENOSPC;
-    return broken == what;
+    return -1;
   }
-};
-
-/// A session with files of which those of rank `bad` are broken in steps [from, to).
-class BrokenDisk {
- public:
-  BrokenDisk(Session session, int bad, BreakableFiles::Broken how, int64_t from, int64_t to)
-      : session_(std::move(session)) {
-    for (int rank = 0; rank < session_.ranks; ++rank) {
-      files_.push_back(std::make_unique<BreakableFiles>());
-      session_.files.push_back(files_.back().get());
-    }
-    session_.pulse = [=, this](int rank, int64_t step, const char*) {
-      if (rank != bad) return;
-      files_[static_cast<size_t>(rank)]->broken =
-          step >= from && step < to ? how : BreakableFiles::Broken::kNothing;
-    };
-  }
-  const Session& session() const { return session_; }
 
  private:
-  Session session_;
-  std::vector<std::unique_ptr<BreakableFiles>> files_;
+  bool is_of_step(const std::filesystem::path& path) const {
+    return path.string().find(step_) != std::string::npos;
+  }
+  std::string step_;
+  Fault fault_;
+  std::mutex mutex_;
+  std::set<int> full_;  // descriptors
 };
+
+/// Where the disk of one rank is full.
+struct DiskFault {
+  int rank = 0;
+  FullDisk::Fault fault = FullDisk::Fault::kWrite;
+};
+constexpr DiskFault kFaults[] = {
+    {0, FullDisk::Fault::kWrite}, {2, FullDisk::Fault::kWrite}, {0, FullDisk::Fault::kRename}};
+
+std::string title(const DiskFault& fault, bool async) {
+  return "rank " + std::to_string(fault.rank) +
+         (fault.fault == FullDisk::Fault::kWrite ? ", writing" : ", renaming") +
+         (async ? ", saved behind" : ", saved at once");
+}
+
+/// The session with that fault. `disk` outlives it.
+Session faulty(Session session, const DiskFault& fault, FullDisk& disk) {
+  session.files.assign(static_cast<size_t>(session.ranks), &zerolab::real_files());
+  session.files[static_cast<size_t>(fault.rank)] = &disk;
+  return session;
+}
 
 /// State of its own that is long to copy; each update changes all of it at once.
 class LongState : public WrappedSharding {
@@ -146,15 +165,13 @@ TEST_CASE("a state that is not finite is never published, and every rank says wh
 }
 
 TEST_CASE("a disk that fails on any rank stops all of them with its cause") {
-  using Broken = BreakableFiles::Broken;
-  const std::vector<std::pair<int, Broken>> faults = {
-      {0, Broken::kWrites}, {2, Broken::kWrites}, {0, Broken::kRenames}};
+  const Setting s = setting("zero1", 3);
   for (const bool async : {false, true}) {
-    for (const auto& [bad, how] : faults) {
-      INFO("rank " << bad << (async ? ", saved behind" : ", saved at once"));
+    for (const DiskFault& fault : kFaults) {
+      INFO(title(fault, async));
       const zerolab::ScratchFolder scratch;
-      const BrokenDisk disk(saving(setting("zero1", 3), async), bad, how, 8, 100);
-      const auto failed = failures(disk.session());
+      FullDisk disk("step-000000008", fault.fault);
+      const auto failed = failures(faulty(saving(s, async), fault, disk));
       for (const Failure& failure : failed) {
         CHECK(failure.exit_code == static_cast<int>(zerolab::ExitCode::kStore));
         CHECK(failure.message == failed.front().message);
@@ -162,40 +179,30 @@ TEST_CASE("a disk that fails on any rank stops all of them with its cause") {
         CHECK_THAT(failure.message, Catch::Matchers::Contains("step-000000008"));
       }
       CHECK(steps_of("run") == std::vector<int64_t>{4});
-      const Session rest{.experiment = resumable(setting("zero1", 3), 0),
-                         .ranks = 3,
-                         .from = "run",
-                         .step = 4,
-                         .same_owners = true};
+      Session rest{.experiment = resumable(s, 0), .ranks = 3, .from = "run", .step = 4};
+      rest.same_owners = true;
       CHECK(train(rest).point.step == 12);
     }
   }
 }
 
-TEST_CASE("with on_error = \"continue\" it is told once, and the next checkpoint is there") {
-  using Broken = BreakableFiles::Broken;
-  const std::vector<std::pair<int, Broken>> faults = {
-      {0, Broken::kWrites}, {2, Broken::kWrites}, {0, Broken::kRenames}};
-  const History sound = train({.experiment = resumable(setting("zero1", 3), 0), .ranks = 3});
+TEST_CASE("with on_error = \"continue\" it is told once, and the next checkpoints are there") {
+  const Setting s = setting("zero1", 3);
+  const History sound = train({.experiment = resumable(s, 0), .ranks = 3});
   for (const bool async : {false, true}) {
-    for (const auto& [bad, how] : faults) {
-      INFO("rank " << bad << (async ? ", saved behind" : ", saved at once"));
+    for (const DiskFault& fault : kFaults) {
+      INFO(title(fault, async));
       const zerolab::ScratchFolder scratch;
-      Session session = saving(setting("zero1", 3), async);
+      FullDisk disk("step-000000004", fault.fault);
+      Session session = faulty(saving(s, async), fault, disk);
       session.experiment.checkpoint.on_error = "continue";
-      session.experiment.checkpoint.keep_last = 9;
-      // Behind training, the disk stays broken until the save is over: the next one waits for it.
-      const BrokenDisk disk(session, bad, how, 4, async ? 8 : 5);
-      const History history = train(disk.session());
-      CHECK(history.published == (async ? history.published : std::vector<int64_t>{8, 12}));
+      const History history = train(session);
+      CHECK(history.published == std::vector<int64_t>{8, 12});
       CHECK(steps_of("run") == history.published);
-      CHECK(history.published.back() == 12);
-      const size_t expected = 3 - history.published.size();
-      CHECK(history.told.size() == expected);
-      for (const std::string& message : history.told) {
-        CHECK_THAT(message, Catch::Matchers::Contains("is not there, and training goes on"));
-        CHECK_THAT(message, Catch::Matchers::Contains("No space left on device"));
-      }
+      REQUIRE(history.told.size() == 1);
+      CHECK_THAT(history.told.front(),
+                 Catch::Matchers::Contains("the checkpoint of step 4 is not there, and training"));
+      CHECK_THAT(history.told.front(), Catch::Matchers::Contains("No space left on device"));
       check_same_end(sound, history);
       check_same_bits(sound.state, saved_tensors("run", 12));
     }

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-TEXTS = {"config.resolved.toml": "steps = 2\n", "environment.json": "{}", "metrics.h5": "", "summary.json": '{"steps": 2}'}
+TEXTS = {"config.resolved.toml": "steps = 2\n", "environment.json": "{}", "metrics.h5": "", "sessions.jsonl": "", "summary.json": '{"steps": 2}'}
 
 
 def write_run(ranks, finished):
