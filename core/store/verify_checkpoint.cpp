@@ -124,6 +124,7 @@ CheckpointVerdict verify_checkpoint(const std::filesystem::path& checkpoint, int
   }
 
   Tasks tasks(threads, verdict.bytes + tensor_bytes, progress);
+  tasks.done(0);  // so that something is seen while the first file is read
   keep(tasks.run(verdict.files,
                  [&](size_t file) {
                    std::string damage = damage_of_file(checkpoint, manifest, file);

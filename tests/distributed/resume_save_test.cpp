@@ -118,10 +118,10 @@ Session faulty(Session session, const DiskFault& fault, FullDisk& disk) {
   return session;
 }
 
-/// State of its own that is long to copy; each update changes all of it at once.
+/// One more tensor, which takes long to copy; each update changes all of it, first of all.
 class LongState : public WrappedSharding {
  public:
-  static constexpr int64_t kLength = int64_t{4} << 20;
+  static constexpr int64_t kLength = int64_t{8} << 20;
   explicit LongState(std::unique_ptr<zerolab::Sharding> inner)
       : WrappedSharding(std::move(inner)),
         counter_(at::full({kLength}, 0, at::TensorOptions().dtype(at::kFloat))) {}
@@ -130,11 +130,50 @@ class LongState : public WrappedSharding {
     counter_.fill_(static_cast<double>(step.step));
     WrappedSharding::update(step);
   }
+  std::vector<zerolab::StatePiece> state() override {
+    std::vector<zerolab::StatePiece> pieces = WrappedSharding::state();
+    pieces.push_back({"counter", "parameter", {kLength}, 0, kLength, counter_});
+    return pieces;
+  }
+
+ private:
+  at::Tensor counter_;
+};
+
+/// What is one rank's own, and changes with every micro-batch.
+class BusyState : public WrappedSharding {
+ public:
+  static constexpr int64_t kLength = int64_t{4} << 20;
+  explicit BusyState(std::unique_ptr<zerolab::Sharding> inner)
+      : WrappedSharding(std::move(inner)),
+        counter_(at::full({kLength}, 0, at::TensorOptions().dtype(at::kFloat))) {}
+  void begin_micro_batch(bool last) override {
+    const at::NoGradGuard no_grad;
+    counter_.add_(1);
+    WrappedSharding::begin_micro_batch(last);
+  }
   std::vector<zerolab::LocalState> local_state() override { return {{"counter", counter_}}; }
 
  private:
   at::Tensor counter_;
 };
+
+/// Ranks with such a strategy, which save every second step behind training.
+template <class Changed>
+std::vector<int64_t> save_often(int ranks) {
+  Session session = saving(setting("ddp", ranks), true);
+  session.experiment.checkpoint.every = 2;
+  session.experiment.checkpoint.keep_last = 99;
+  session.change_plugins = [](zerolab::TrainingPlugins& plugins, int) {
+    plugins.sharding = std::make_unique<Changed>(std::move(plugins.sharding));
+  };
+  return train(session).published;
+}
+
+/// How many values are `expected`.
+int64_t count(const std::vector<float>& values, int64_t expected) {
+  return std::count(values.begin(), values.end(), static_cast<float>(expected));
+}
 
 }  // namespace
 
@@ -210,28 +249,34 @@ TEST_CASE("with on_error = \"continue\" it is told once, and the next checkpoint
 }
 
 TEST_CASE("an update waits until what it changes is copied") {
-  const zerolab::ScratchFolder scratch;
   for (const int ranks : {1, 2}) {
-    const std::string run = "run-" + std::to_string(ranks);
-    const Setting s = setting("ddp", ranks);
-    Session session = saving(s, true);
-    session.run = run;
-    session.experiment.checkpoint.every = 2;
-    session.experiment.checkpoint.keep_last = 99;
-    session.change_plugins = [](zerolab::TrainingPlugins& plugins, int) {
-      plugins.sharding = std::make_unique<LongState>(std::move(plugins.sharding));
-    };
-    const History history = train(session);
-    CHECK(history.published == std::vector<int64_t>{2, 4, 6, 8, 10, 12});
-    for (const int64_t step : history.published) {
-      const zerolab::CheckpointReader checkpoint(zerolab::CheckpointFolder(run).path(step));
+    const zerolab::ScratchFolder scratch;
+    const std::vector<int64_t> published = save_often<LongState>(ranks);
+    CHECK(published == std::vector<int64_t>{2, 4, 6, 8, 10, 12});
+    for (const int64_t step : published) {
+      const zerolab::CheckpointReader checkpoint(zerolab::CheckpointFolder("run").path(step));
+      const zerolab::PieceInfo* tensor = checkpoint.find("counter", "parameter");
+      REQUIRE(tensor != nullptr);
+      std::vector<float> values(static_cast<size_t>(LongState::kLength));
+      checkpoint.read(*tensor, 0, LongState::kLength, values.data());
+      CHECK(count(values, step) == LongState::kLength);
+    }
+  }
+}
+
+TEST_CASE("what is one rank's own may change as soon as the next step begins") {
+  for (const int ranks : {1, 2}) {
+    const zerolab::ScratchFolder scratch;
+    const std::vector<int64_t> published = save_often<BusyState>(ranks);
+    CHECK(published == std::vector<int64_t>{2, 4, 6, 8, 10, 12});
+    for (const int64_t step : published) {
+      const zerolab::CheckpointReader checkpoint(zerolab::CheckpointFolder("run").path(step));
       for (int rank = 0; rank < ranks; ++rank) {
         const zerolab::SealedLocal* local = checkpoint.find_local(rank, "counter");
         REQUIRE(local != nullptr);
-        std::vector<float> values(static_cast<size_t>(LongState::kLength));
+        std::vector<float> values(static_cast<size_t>(BusyState::kLength));
         checkpoint.read_local(rank, *local, values.data());
-        const auto expected = static_cast<float>(step);
-        CHECK(std::count(values.begin(), values.end(), expected) == LongState::kLength);
+        CHECK(count(values, step) == BusyState::kLength);
       }
     }
   }

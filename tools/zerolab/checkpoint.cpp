@@ -43,8 +43,9 @@ struct CheckpointFlags {
 bool is_checkpoint(const fs::path& path) {
   const fs::path folder = path.has_filename() ? path : path.parent_path();
   std::error_code error;
-  return fs::is_directory(folder, error) && (fs::exists(folder / kManifestName, error) ||
-                                             folder.filename().string().starts_with("step-"));
+  if (fs::exists(folder / kManifestName, error)) return true;
+  return folder.filename().string().starts_with("step-") && fs::is_directory(folder, error) &&
+         !fs::exists(folder / "checkpoints", error);
 }
 
 /// The checkpoints' folders, the newest first; one if a step is named.
