@@ -97,7 +97,8 @@ class CheckpointVerbs(unittest.TestCase):
                              [listed["name"], listed["bytes"], listed["xxh128"]])
         self.assertEqual(said["file_bytes"], sum(file["bytes"] for file in said["files"]))
         tensors = example_tensors(self.step(self.two, 2) / "rank-*.h5")
-        self.assertEqual({(t["parameter"], t["state"]): (t["dtype"], t["shape"], t["elements"]) for t in said["tensors"]},
+        listed = {(t["parameter"], t["state"]): (t["dtype"], t["shape"], t["elements"]) for t in said["tensors"]}
+        self.assertEqual(listed,
                          {key: (str(t.dtype), list(t.shape), t.size) for key, t in tensors.items()})
         self.assertEqual(said["tensor_bytes"], sum(t.nbytes for t in tensors.values()))
         self.assertNotIn("checkpoints", said)

@@ -43,7 +43,7 @@ TEST_CASE("a consolidated HDF5 file holds every tensor whole, with type, shape a
     const WholeSample& sample = sample_of(samples, piece.info.parameter, piece.info.state);
     CHECK(piece.info.dtype == sample.info.dtype);
     CHECK(piece.info.shape == sample.info.shape);
-    CHECK(value_of(piece, kHdf5) == sample.bytes);
+    CHECK((value_of(piece, kHdf5) == sample.bytes));
   }
 }
 
