@@ -31,18 +31,24 @@ class TrialRuns(unittest.TestCase):
         for file in SHARED.iterdir():
             shutil.copy(file, self.scratch)
         self.environment = scenario_process.environment_for(self.scratch, {})
+        self.started = []
 
     def end_processes(self):
         for pid in scenario_process.processes(self.scratch):
             os.kill(pid, signal.SIGKILL)
+        for process in self.started:
+            if process.returncode is None:
+                process.communicate()
 
     # ---- programs
 
-    def start(self, *words, user=None, **options):
+    def start(self, *words, user=None):
         before = scenario_process.as_user(user, self.program)
-        return subprocess.Popen([*before, self.program, *map(str, words)], cwd=self.scratch, env=self.environment, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                start_new_session=True, **options)
+        process = subprocess.Popen([*before, self.program, *map(str, words)], cwd=self.scratch, env=self.environment,
+                                   text=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        self.started.append(process)
+        return process
 
     def end_of(self, process, expected=0):
         """What a process printed: standard output, standard error. It has to end with `expected`."""
