@@ -1,6 +1,7 @@
 #include "train/save_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace zerolab {
 namespace {
@@ -28,6 +29,24 @@ std::vector<Copies> group_copies(const std::vector<WholeState::Place>& places) {
   return groups;
 }
 
+/// Calls `give(rank, part)` for each part of a piece.
+template <class Give>
+void share_out(size_t tensor, const Copies& copies, const std::vector<int64_t>& load,
+               const Give& give) {
+  const auto count = static_cast<int64_t>(copies.ranks.size());
+  if (count > 1 && copies.length >= kLongPiece) {
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t begin = copies.length * k / count, end = copies.length * (k + 1) / count;
+      give(copies.ranks[static_cast<size_t>(k)], {tensor, copies.offset + begin, end - begin});
+    }
+    return;
+  }
+  const int least = *std::min_element(copies.ranks.begin(), copies.ranks.end(), [&](int a, int b) {
+    return load[static_cast<size_t>(a)] < load[static_cast<size_t>(b)];
+  });
+  give(least, {tensor, copies.offset, copies.length});
+}
+
 }  // namespace
 
 std::vector<SavePart> plan_save(const WholeState& state, int rank, int num_ranks) {
@@ -37,23 +56,17 @@ std::vector<SavePart> plan_save(const WholeState& state, int rank, int num_ranks
     load[static_cast<size_t>(to)] += part.length;
     if (to == rank && part.length > 0) mine.push_back(part);
   };
-  for (size_t i = 0; i < state.tensors().size(); ++i) {
-    for (const Copies& copies : group_copies(state.places(i))) {
-      const auto count = static_cast<int64_t>(copies.ranks.size());
-      if (count > 1 && copies.length >= kLongPiece) {
-        for (int64_t k = 0; k < count; ++k) {
-          const int64_t begin = copies.length * k / count, end = copies.length * (k + 1) / count;
-          give(copies.ranks[static_cast<size_t>(k)], {i, copies.offset + begin, end - begin});
-        }
-        continue;
+  // What there is no choice about first: the rest then evens it out.
+  for (const bool shared : {false, true}) {
+    for (size_t i = 0; i < state.tensors().size(); ++i) {
+      for (const Copies& copies : group_copies(state.places(i))) {
+        if ((copies.ranks.size() > 1) == shared) share_out(i, copies, load, give);
       }
-      const int least =
-          *std::min_element(copies.ranks.begin(), copies.ranks.end(), [&](int a, int b) {
-            return load[static_cast<size_t>(a)] < load[static_cast<size_t>(b)];
-          });
-      give(least, {i, copies.offset, copies.length});
     }
   }
+  std::sort(mine.begin(), mine.end(), [](const SavePart& a, const SavePart& b) {
+    return std::pair(a.tensor, a.offset) < std::pair(b.tensor, b.offset);
+  });
   return mine;
 }
 

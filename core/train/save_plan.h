@@ -1,6 +1,6 @@
 #pragma once
-// Who writes what of a checkpoint: each element once, whoever holds copies of it, and the ranks
-// about the same number of bytes.
+// Who writes what of a checkpoint: each piece once, however many ranks hold copies of it, and the
+// ranks about the same number of bytes. (Pieces that overlap without being copies are all written.)
 
 #include <cstdint>
 #include <vector>

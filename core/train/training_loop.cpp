@@ -64,7 +64,7 @@ void TrainingLoop::one_step() {
   trainer_.enter("recording");
   control_.observer.on_step(record);
   last_ = record;
-  heed_guard(record);
+  if (heed_guard(record)) return;
   const bool last = trainer_.finished_steps() == experiment_.steps;
   totals_.stopped = trainer_.votes().stop && !last;
   const CheckpointConfig& config = experiment_.checkpoint;
@@ -78,14 +78,17 @@ bool TrainingLoop::due(int64_t every) const {
   return finished == experiment_.steps || (every > 0 && finished % every == 0);
 }
 
-void TrainingLoop::heed_guard(const StepRecord& record) {
+/// True if training went back.
+bool TrainingLoop::heed_guard(const StepRecord& record) {
   const GuardAction action = trainer_.action();
   if (action == GuardAction::kStop) {
     throw DivergedError(record.trouble +
                         "; look at the data and the learning rate, or set "
                         "another action in [guard].");
   }
-  if (action == GuardAction::kRollback) roll_back(record);
+  if (action != GuardAction::kRollback) return false;
+  roll_back(record);
+  return true;
 }
 
 void TrainingLoop::roll_back(const StepRecord& record) {
@@ -107,6 +110,8 @@ void TrainingLoop::roll_back(const StepRecord& record) {
   const int64_t step = point.step;
   trainer_.go_on(std::move(point));
   control_.observer.on_rollback(step, record.trouble);
+  save();  // or a run that breaks off now would meet the bad samples again
+  totals_.stopped = trainer_.votes().stop;
 }
 
 void TrainingLoop::save() {

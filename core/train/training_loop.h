@@ -42,7 +42,7 @@ class TrainingLoop {
  private:
   void run_steps();
   void one_step();
-  void heed_guard(const StepRecord& record);
+  bool heed_guard(const StepRecord& record);
   void roll_back(const StepRecord& record);
   void save();
   void note_checkpoint_times(StepRecord& record);

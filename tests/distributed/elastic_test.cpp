@@ -151,7 +151,8 @@ TEST_CASE("between 1, 2 and 4 ranks nothing changes to the last bit, dropout and
 TEST_CASE("with the same micro-batches three ranks draw the same dropout, too") {
   const zerolab::ScratchFolder scratch;
   Runs runs;
-  for (const std::string& strategy : host().names(Kind::kSharding)) {
+  const std::vector<std::string> strategies = host().names(Kind::kSharding);
+  for (const std::string& strategy : {strategies.front(), strategies.back()}) {
     const Setting two = setting(strategy, 2, 2), three = setting(strategy, 3, 2);
     INFO(strategy);
     const History& whole = runs.of(two, true);

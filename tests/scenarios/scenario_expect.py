@@ -64,6 +64,7 @@ def read_run(run, outcome, with_h5):
 
     result = types.SimpleNamespace(stdout=outcome.stdout, stderr=outcome.stderr, folder=str(run))
     result.columns = read_columns(run)
+    result.checkpoints = sorted(path.name for path in run.glob("checkpoints/*"))
     result.summary = parsed("summary.json", json.loads)
     result.environment = parsed("environment.json", json.loads)
     result.config = parsed("config.resolved.toml", tomllib.loads)

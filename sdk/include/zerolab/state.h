@@ -23,7 +23,7 @@ struct StatePiece {
 /// of ranks, and is left behind when any of these changes.
 struct LocalState {
   std::string name;  ///< unique in the strategy, of [a-z0-9_]
-  at::Tensor data;   ///< 1-D, contiguous, a view: writing it changes the state
+  at::Tensor data;   ///< 1-D, contiguous, a view: writing it changes the state; may change any time
 };
 
 /// Bytes that a rank holds, by category, in tensors that its strategy made.
