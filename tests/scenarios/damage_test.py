@@ -182,7 +182,8 @@ class GoingOnFromDamage(trial_run.TrialRuns):
     def test_resume_auto_falls_back_too(self):
         self.copy("alone", "r", unfinished=True)
         flip(self.checkpoint("r", 12) / "manifest.json", 8 * 200)
-        out, errors = self.zerolab("run", "trial.toml", "--ranks", 2, "--run-dir", "r", "--resume", "auto", "sharding.plugin=zero2")
+        out, errors = self.zerolab("run", "trial.toml", "--ranks", 2, "--run-dir", "r", "--resume", "auto",
+                                   "sharding.plugin=zero2")
         self.assertIn("after step 8\n", out)
         self.assertIn("manifest.json", errors)
         self.assert_equal_runs("r", "alone")

@@ -62,17 +62,9 @@ class TrialRuns(unittest.TestCase):
     def zerolab(self, *words, expected=0, user=None):
         return self.end_of(self.start(*words, user=user), expected)
 
-    def kill_a_rank(self, chance):
-        """False if none is left."""
-        ranks = [pid for pid, variables in scenario_process.processes(self.scratch).items()
-                 if scenario_process.rank_of(variables) is not None]
-        if not ranks:
-            return False
-        try:
-            os.kill(chance.choice(sorted(ranks)), signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        return True
+    def rank_processes(self):
+        return sorted(pid for pid, variables in scenario_process.processes(self.scratch).items()
+                      if scenario_process.rank_of(variables) is not None)
 
     def wait_until(self, what, process, condition):
         """Waits for a condition while the process runs; `what` is told if it never comes true."""
