@@ -105,7 +105,7 @@ std::string fill(FileLayer& files, const std::filesystem::path& path, int descri
   ReadBack reader(path, layout.sealed.bytes);
   Writer writer(files, descriptor, reader);
   if (const int error = writer.write(layout, values); error != 0)
-    return "cannot be written: " + errno_text(error);
+    return "cannot be written: " + errno_text(error) + "; " + errno_advice(error);
   if (files.sync(descriptor) != 0) return "cannot be synced: " + errno_text(errno);
   if (const int error = reader.finish(); error != 0)
     return "cannot be read back: " + errno_text(error);

@@ -20,26 +20,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string advice(int error) {
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-      return "free some space there";
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return "let this user write there";
-    case ENOENT:
-    case ENOTDIR:
-      return "see who removed the run's folder";
-    default:
-      return "look at the disk";
-  }
-}
-
 [[noreturn]] void fail(const fs::path& path, const std::string& cannot, int error) {
   throw StoreError(path.string() + ": cannot be " + cannot + ": " + errno_text(error) +
-                   "; complete checkpoints are as they were, so " + advice(error) + ".");
+                   "; complete checkpoints are as they were, so " + errno_advice(error) + ".");
 }
 
 bool is_complete(const fs::path& folder) {

@@ -59,6 +59,23 @@ std::string errno_text(int error) {
   return std::generic_category().message(error);
 }
 
+std::string errno_advice(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "free some space there";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "let this user write there";
+    case ENOENT:
+    case ENOTDIR:
+      return "see who removed the run's folder";
+    default:
+      return "look at the disk";
+  }
+}
+
 int write_all(FileLayer& files, int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = files.write(descriptor, text.data(), text.size());

@@ -35,6 +35,8 @@ FileLayer& real_files();
 
 /// The system's words for an errno value.
 std::string errno_text(int error);
+/// What to do about it, as a sentence's end.
+std::string errno_advice(int error);
 
 /// Writes all of `text`. Returns 0, or the errno of the call that failed.
 [[nodiscard]] int write_all(FileLayer& files, int descriptor, std::string_view text);

@@ -145,11 +145,23 @@ int64_t RankRun::find_whole_checkpoint() {
     if (request_.start == RunRequest::Start::kResume) CheckpointFolder(run).recover();
     candidates = candidate_steps(request_.from);
   }
-  size_t num_damaged = 0;
-  const auto damaged = [&](int64_t step, const std::string& damage) {
-    ++num_damaged;
-    if (!request_.from.newest()) throw StoreError(damage);
-    if (!is_first_rank()) return;
+  const auto step =
+      choose_whole(run, candidates, joined_.ranks, [this](int64_t step, const std::string& damage) {
+        if (!request_.from.newest()) throw StoreError(damage);
+        damaged_.emplace_back(step, damage);
+      });
+  if (!step && !damaged_.empty()) {
+    throw StoreError(short_path(run) + ": none of its " + std::to_string(damaged_.size()) +
+                     " checkpoints is whole; fetch one from a mirror, or start another run (" +
+                     damaged_.front().second + ")");
+  }
+  return step.value_or(-1);
+}
+
+/// Out of the way of the checkpoints to come, and kept to be looked at. A fork leaves them.
+void RankRun::set_damaged_aside() {
+  const CheckpointFolder folder(request_.from.run);
+  for (const auto& [step, damage] : damaged_) {
     std::string what =
         "the checkpoint of step " + std::to_string(step) + " is damaged and not used";
     if (request_.start == RunRequest::Start::kResume) {
@@ -161,16 +173,9 @@ int64_t RankRun::find_whole_checkpoint() {
       if (!error) what += " (it is now " + short_path(aside) + ")";
     }
     log::warning(what + ": " + damage);
-  };
-  const auto step = choose_whole(run, candidates, joined_.ranks, damaged);
-  if (!step && num_damaged > 0) {
-    throw StoreError(short_path(run) + ": none of its " + std::to_string(num_damaged) +
-                     " checkpoints is whole; fetch one from a mirror, or start another run.");
   }
-  if (num_damaged > 0 && is_first_rank()) {
-    log::warning("going on from the checkpoint of step " + std::to_string(*step));
-  }
-  return step.value_or(-1);
+  if (damaged_.empty()) return;
+  log::warning("going on from the checkpoint of step " + std::to_string(loaded_step_));
 }
 
 void RankRun::load_step(const fs::path& run, int64_t step, const Experiment& before, bool fork) {
@@ -251,10 +256,12 @@ void RankRun::open_folder() {
     if (request_.start == RunRequest::Start::kResume) {
       folder_ = RunFolder::reopen(request_.from.run, loaded_step_, experiment_.resolved_toml,
                                   environment_, session_info());
+      set_damaged_aside();  // not before the run is ours
       CheckpointFolder(request_.from.run).remove_after(loaded_step_);
     } else {
       folder_ = RunFolder::create(request_.run_dir, experiment_.name, experiment_.resolved_toml,
                                   environment_, session_info());
+      set_damaged_aside();
     }
     folder_path_ = folder_->path();
   }

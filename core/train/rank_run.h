@@ -38,6 +38,7 @@ class RankRun {
   bool is_first_rank() const { return joined_.ranks.rank() == 0; }
   void load();
   int64_t find_whole_checkpoint();
+  void set_damaged_aside();
   void load_step(const std::filesystem::path& run, int64_t step, const Experiment& before,
                  bool fork);
   void note_differences(const CheckpointManifest& manifest, const Experiment& before);
@@ -62,6 +63,7 @@ class RankRun {
   Trainer trainer_;
   std::vector<std::string> notes_;  // about where it begins, for the user
   int64_t loaded_step_ = 0;
+  std::vector<std::pair<int64_t, std::string>> damaged_;  // step, and what is wrong with it
   RunDescription description_;
   std::map<std::string, std::string> environment_;  // rank 0
   std::filesystem::path folder_path_;

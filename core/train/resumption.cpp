@@ -153,6 +153,21 @@ std::vector<int64_t> candidate_steps(const CheckpointName& name) {
                     (steps.empty() ? "none at all" : "those of steps " + steps_text(steps)) + ".");
 }
 
+int64_t readable_step(const CheckpointName& name) {
+  const CheckpointFolder folder(name.run);
+  std::optional<StoreError> first;
+  for (const int64_t step : candidate_steps(name)) {
+    try {
+      folder.text(step, "config.resolved.toml");
+      return step;
+    } catch (const StoreError& error) {
+      if (!first) first = error;
+    }
+  }
+  if (first) throw *first;
+  return -1;
+}
+
 SavedRun saved_run(const CheckpointName& name) {
   const CheckpointFolder folder(name.run);
   for (const int64_t step : candidate_steps(name)) {

@@ -35,6 +35,10 @@ std::string fetch_missing(const std::string& text, const std::string& remote);
 /// Errors: ConfigError if one was named that is not there.
 std::vector<int64_t> candidate_steps(const CheckpointName& name);
 
+/// [local] The first of candidate_steps() whose configuration is as it was saved; -1 if there are
+/// no checkpoints. Errors: StoreError if none is.
+int64_t readable_step(const CheckpointName& name);
+
 /// How the run was cut when it saved, from its newest complete checkpoint with a manifest that can
 /// be read; else from what it recorded at its start. [local]
 SavedRun saved_run(const CheckpointName& name);

@@ -36,10 +36,8 @@ ExperimentRequest source_of(const RunRequest& request, int num_ranks) {
   if (!source.experiment.empty()) return source;
   source.experiment = request.from.run / kConfigName;
   if (request.start == RunRequest::Start::kFork) {
-    const std::vector<int64_t> steps = candidate_steps(request.from);
-    if (!steps.empty()) {
-      source.experiment = CheckpointFolder(request.from.run).path(steps.front()) / kConfigName;
-    }
+    const int64_t step = readable_step(request.from);
+    if (step >= 0) source.experiment = CheckpointFolder(request.from.run).path(step) / kConfigName;
   }
   std::vector<std::string> overrides =
       batch_overrides(cut_of(request), num_ranks, source.overrides);
@@ -57,14 +55,14 @@ void check_before_launch(const RunRequest& request, int num_ranks) {
   const Experiment experiment = resolve_for_training(file, host, num_ranks);
   if (!experiment.checkpoint.mirror.empty()) Mirror::check(experiment.checkpoint.mirror);
   if (request.start == RunRequest::Start::kNew) return;
-  const std::vector<int64_t> steps = candidate_steps(request.from);
-  if (request.start == RunRequest::Start::kFork && steps.empty()) {
+  const int64_t step = readable_step(request.from);
+  if (request.start == RunRequest::Start::kFork && step < 0) {
     throw ConfigError(request.from.run.string() +
                       ": has no checkpoint to fork; a run makes them with checkpoint.every, and at "
                       "its end.");
   }
   if (request.start == RunRequest::Start::kFork) return;
-  const auto before = experiment_before(request.from, steps.empty() ? -1 : steps.front(), host);
+  const auto before = experiment_before(request.from, step, host);
   check_unchanged(before, experiment, host, request.from.run.string());
 }
 
