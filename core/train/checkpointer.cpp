@@ -81,8 +81,7 @@ Checkpointer::Checkpointer(CheckpointerSettings settings, Communicator& ranks, S
       parameters_(parameters),
       files_(files),
       folder_(settings_.run, files),
-      stalled_(kNothing),
-      written_(kNothing) {}
+      times_{kNothing} {}
 
 Checkpointer::~Checkpointer() {
   if (job_.valid()) job_.wait();
@@ -125,7 +124,7 @@ Checkpointer::Source Checkpointer::source() {
 }
 
 void Checkpointer::save(const TrainingPoint& point) {
-  const Stopwatch stall(stalled_);
+  const Stopwatch stall(times_.stalled);
   complete();  // one at a time
   started_ = Clock::now();
   point_ = point;
@@ -201,7 +200,7 @@ std::string Checkpointer::publish(CheckpointManifest manifest) {
 void Checkpointer::before_update() {
   if (!copied_.valid()) return;
   if (copied_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-    const Stopwatch stall(stalled_);
+    const Stopwatch stall(times_.stalled);
     copied_.wait();
   }
   copied_ = {};
@@ -216,13 +215,13 @@ double Checkpointer::vote() const {
 void Checkpointer::go_on(const std::vector<double>& votes) {
   if (phase_ == Phase::kIdle) return;
   if (std::count(votes.begin(), votes.end(), 0) > 0) return;
-  const Stopwatch stall(stalled_);
+  const Stopwatch stall(times_.stalled);
   phase_ == Phase::kWriting ? collect() : conclude();
 }
 
 void Checkpointer::finish() {
   if (phase_ == Phase::kIdle) return;
-  const Stopwatch stall(stalled_);
+  const Stopwatch stall(times_.stalled);
   complete();
 }
 
@@ -270,7 +269,8 @@ void Checkpointer::conclude() {
   const std::string outcome = gather_texts(ranks_, mine).front();
   phase_ = Phase::kIdle;
   if (outcome.front() != kDone) return fail(outcome);
-  written_ = std::chrono::duration<double>(Clock::now() - started_).count();
+  ++times_.published;
+  times_.written += std::chrono::duration<double>(Clock::now() - started_).count();
   if (ranks_.rank() == 0 && settings_.published) settings_.published(point_.step);
 }
 
@@ -285,7 +285,7 @@ void Checkpointer::fail(const std::string& outcome) {
 }
 
 Checkpointer::Times Checkpointer::take_times() {
-  return {std::exchange(stalled_, kNothing), std::exchange(written_, kNothing)};
+  return std::exchange(times_, {kNothing});
 }
 
 }  // namespace zerolab

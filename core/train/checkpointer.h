@@ -61,10 +61,12 @@ class Checkpointer {
   void go_on(const std::vector<double>& votes);
   void finish();
 
-  /// [local] Seconds that training waited for checkpoints, and that the last published one took
-  /// from its start, since the last call; NaN for nothing. 0 is a wait, too.
+  /// [local] Since the last call: seconds that training waited for checkpoints, NaN if it did not;
+  /// and the checkpoints that were published, with the seconds from the start of each, added up.
   struct Times {
-    double stalled, written;
+    double stalled = 0;
+    int64_t published = 0;
+    double written = 0;
   };
   Times take_times();
 
@@ -105,7 +107,7 @@ class Checkpointer {
   TrainingPoint point_;
   std::shared_future<void> copied_;
   std::chrono::steady_clock::time_point started_;
-  double stalled_, written_;
+  Times times_;
   std::future<std::string> job_;  // this rank's part, its outcome as text; last: it ends first
 };
 

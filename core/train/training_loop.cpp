@@ -123,10 +123,10 @@ void TrainingLoop::save() {
 void TrainingLoop::note_checkpoint_times(StepRecord& record) {
   const Checkpointer::Times times = control_.checkpoints->take_times();
   record.checkpoint_stall_seconds = times.stalled;
-  record.checkpoint_seconds = times.written;
   if (times.stalled == times.stalled) totals_.checkpoint_stall_seconds += times.stalled;
-  if (times.written != times.written) return;
-  ++totals_.checkpoints;
+  if (times.published == 0) return;
+  record.checkpoint_seconds = times.written;
+  totals_.checkpoints += times.published;
   totals_.checkpoint_seconds += times.written;
 }
 
