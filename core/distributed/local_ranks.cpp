@@ -62,16 +62,27 @@ LocalRanks::~LocalRanks() {
   }
 }
 
+namespace {
+
+std::string microseconds_text(Clock::time_point time) {
+  const auto since = std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch());
+  return std::to_string(since.count());
+}
+
+}  // namespace
+
 void LocalRanks::start(const LaunchOptions& options, const std::string& restart_of) {
   const std::string program = find_program(options.command.at(0));
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     const auto number = std::to_string(rank), size = std::to_string(options.num_ranks);
-    std::vector<std::string> changes = {"ZEROLAB_RANK=" + number,
-                                        "ZEROLAB_WORLD_SIZE=" + size,
-                                        "ZEROLAB_LOCAL_RANK=" + number,
-                                        "ZEROLAB_LOCAL_SIZE=" + size,
-                                        "ZEROLAB_STORE_PORT=" + std::to_string(meeting_->port()),
-                                        "ZEROLAB_RESTART_OF=" + restart_of};
+    std::vector<std::string> changes = {
+        "ZEROLAB_RANK=" + number,
+        "ZEROLAB_WORLD_SIZE=" + size,
+        "ZEROLAB_LOCAL_RANK=" + number,
+        "ZEROLAB_LOCAL_SIZE=" + size,
+        "ZEROLAB_STORE_PORT=" + std::to_string(meeting_->port()),
+        "ZEROLAB_RESTART_OF=" + restart_of,
+        "ZEROLAB_LAUNCHED_AT=" + microseconds_text(options.launched_at)};
     // c10d logs a broken connection by itself, beside the sentence that says why it broke.
     if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
       changes.push_back("TORCH_CPP_LOG_LEVEL=FATAL");

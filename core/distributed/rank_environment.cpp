@@ -50,6 +50,8 @@ RankEnvironment from_own_launcher(const Variables& variables) {
   environment.port =
       static_cast<int>(variables.needed_integer("ZEROLAB_STORE_PORT", 1, kMaxPort, names.source));
   environment.restart_of = variables.text("ZEROLAB_RESTART_OF").value_or("");
+  environment.launched_at_us =
+      variables.integer("ZEROLAB_LAUNCHED_AT", 0, std::numeric_limits<int64_t>::max()).value_or(0);
   return environment;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Joining the ranks of a run: who am I, where do we meet, and the communicator between us.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,6 +30,9 @@ struct RankEnvironment {
   /// Our launcher starts the ranks again after a failure: the run folder to go on from, from
   /// ZEROLAB_RESTART_OF. Empty at a first start, or if the run had no folder yet.
   std::string restart_of;
+  /// When our launcher was started, on this machine's steady clock, from ZEROLAB_LAUNCHED_AT; 0:
+  /// not by our launcher.
+  int64_t launched_at_us = 0;
 };
 
 /// Reads the environment. Errors: ConfigError for contradictory or unparsable variables.
@@ -97,7 +101,8 @@ struct LaunchOptions {
   int port = 0;                      ///< 0: any free one
   std::vector<std::string> command;  ///< program and arguments that every rank runs
   int restarts = 0;                  ///< after failures; then the run fails
-  double restart_wait_s = 1;         ///< before the first one; doubles with each, up to 30 s
+  std::chrono::steady_clock::time_point launched_at = std::chrono::steady_clock::now();
+  double restart_wait_s = 1;  ///< before the first one; doubles with each, up to 30 s
 };
 
 /// Starts the local ranks of `--ranks N`, each in its own process group with a parent-death signal,

@@ -30,6 +30,7 @@ ListedCheckpoint listed_checkpoint(const CheckpointFolder& checkpoints, const fs
   listed.bytes = bytes_in(path);
   if (listed.name.ends_with(".partial")) listed.problem = "was never finished";
   if (listed.name.ends_with(".replaced")) listed.problem = "was being replaced";
+  if (listed.name.ends_with(".damaged")) listed.problem = "was found damaged and set aside";
   if (!listed.problem.empty()) return listed;
   try {
     const CheckpointManifest manifest = read_checkpoint_manifest(path);

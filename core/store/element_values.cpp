@@ -95,8 +95,19 @@ int64_t first_not_finite(TensorDtype dtype, const void* elements, int64_t count)
   return with_elements(dtype, [&](auto type) -> int64_t {
     using Word = typename decltype(type)::Word;
     if (type.exponent == 0) return -1;
-    for (int64_t i = 0; i < count; ++i)
-      if ((word_at<Word>(elements, i) & type.exponent) == type.exponent) return i;
+    const auto is_bad = [&](int64_t i) {
+      return (word_at<Word>(elements, i) & type.exponent) == type.exponent;
+    };
+    constexpr int64_t kBlock = 1024;  // a loop of known length and without a way out is vectorized
+    int64_t begin = 0;
+    for (; begin + kBlock <= count; begin += kBlock) {
+      Word found = 0;
+      for (int64_t i = 0; i < kBlock; ++i) found |= static_cast<Word>(is_bad(begin + i));
+      if (found != 0) break;
+    }
+    for (int64_t i = begin; i < count; ++i) {
+      if (is_bad(i)) return i;
+    }
     return -1;
   });
 }

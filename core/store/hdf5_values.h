@@ -22,6 +22,8 @@ void write_attribute(hid_t object, const std::string& name, const std::string& t
                      const std::filesystem::path& file);
 void write_attribute(hid_t object, const std::string& name, double number,
                      const std::filesystem::path& file);
+void write_attribute(hid_t object, const std::string& name, int64_t number,
+                     const std::filesystem::path& file);
 
 std::string read_text_attribute(hid_t object, const char* name, const std::filesystem::path& file);
 /// A scalar or a list; a scalar gives one text.

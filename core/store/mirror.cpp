@@ -4,40 +4,28 @@
 #include <condition_variable>
 #include <csignal>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "zerolab/error.h"
 
 #include "store/checkpoint_folder.h"
 #include "store/mirror_files.h"
+#include "store/mirror_sessions.h"
 #include "store/rclone.h"
+#include "store/sessions.h"
 
 namespace zerolab {
 namespace {
 
-constexpr double kCheckSeconds = 20;
 constexpr int kMirrorAttempts = 4;
 constexpr int kPauseGrowth = 4;
-
-/// "rclone v1.60.1-DEV" to 1060; 0 if it says something else.
-int minor_version(const std::string& text) {
-  int major = 0, minor = 0;
-  char v = 0, point = 0;
-  std::istringstream words(text);
-  std::string name;
-  words >> name >> v >> major >> point >> minor;
-  return words && v == 'v' && point == '.' ? major * 1000 + minor : 0;
-}
-
-bool is_no_remote(const std::string& reason) {
-  for (const char* known : {"didn't find section", "didn't find backend", "config name", "decrypt"})
-    if (reason.find(known) != std::string::npos) return true;
-  return false;
-}
+constexpr auto kGiveUpPoll = std::chrono::milliseconds(250);
 
 /// A thread that takes none of the process's signals, which are the main thread's.
 template <typename Body>
@@ -71,13 +59,18 @@ struct Mirror::State {
 
   void work();
   std::optional<int64_t> next();
-  void mirror_checkpoint(int64_t step);
+  bool mirror_checkpoint(int64_t step);
   Outcome try_checkpoint(int64_t step, std::string& reason);
   bool mirror_run_files();
-  std::string copy_run_files();
+  std::string look();
+  std::string take_back(int64_t newest);
+  std::string copy_run_files(int64_t newest);
+  std::string place_of(int64_t step) const;
+  int64_t newest_here(int64_t at_least) const;
   bool pause_after(int attempt);
   bool is_there(int64_t step) const;
   void halt();
+  void tell_left(const std::string& why) const;
 
   const std::string remote;
   const std::filesystem::path run;
@@ -87,35 +80,18 @@ struct Mirror::State {
   const Rclone rclone;
   const CheckpointFolder folder;
 
+  // What the mirror has, as far as the thread knows.
+  bool looked = false;
+  std::set<int64_t> complete;    // with a manifest
+  std::set<int64_t> superseded;  // of these, what the run does again
+  bool has_old_summary = false;  // of an earlier session
+
   std::mutex mutex;  // for what follows
   std::condition_variable changed;
   std::set<int64_t> waiting;
-  std::optional<int64_t> current;
   bool finishing = false, finished = false, halting = false;
   std::thread thread;
 };
-
-void Mirror::check(const std::string& remote) {
-  const std::string where = "key 'checkpoint.mirror': ";
-  if (remote.empty())
-    throw ConfigError(where + "the text is empty: give \"remote:path\" or a folder.");
-  const StopSwitch stop;
-  const Rclone rclone(stop);
-  const RcloneResult version = rclone.run({"version"}, kCheckSeconds);
-  const int number = minor_version(version.output);
-  if (!version.ok() && !version.stopped)
-    throw ConfigError(where + "rclone does not run: " + version.reason + ".");
-  if (number > 0 && number < 1053)
-    throw ConfigError(where + "rclone in PATH is version 1." + std::to_string(number % 1000) +
-                      ", and 1.53 or newer is needed: install one.");
-  const std::string root = remote_root(remote);
-  if (root.empty()) return;
-  const RcloneResult found = rclone.run({"backend", "features", root}, kCheckSeconds);
-  if (!found.ok() && is_no_remote(found.reason))
-    throw ConfigError(where + "\"" + root + "\" is no remote that rclone knows (" + found.reason +
-                      "): see `rclone listremotes`, make it with `rclone config`, or give a "
-                      "folder.");
-}
 
 Mirror::Mirror(std::string remote, const std::filesystem::path& run, Tell tell,
                std::chrono::milliseconds first_pause)
@@ -125,6 +101,9 @@ Mirror::Mirror(std::string remote, const std::filesystem::path& run, Tell tell,
 
 Mirror::~Mirror() {
   state_->halt();
+  const bool has_told = state_->finishing || state_->finished;
+  if (has_told || state_->waiting.empty()) return;
+  state_->tell_left("the run ended without waiting for it");
 }
 
 void Mirror::push(int64_t step) {
@@ -133,26 +112,39 @@ void Mirror::push(int64_t step) {
   state_->changed.notify_all();
 }
 
-void Mirror::finish(double seconds) {
+void Mirror::finish(double seconds, const std::function<bool()>& give_up) {
+  using Clock = std::chrono::steady_clock;
   State& s = *state_;
+  const std::chrono::duration<double> most(std::clamp(seconds, 0.0, 1e7));
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(most);
+  bool given_up = false;
   std::unique_lock lock(s.mutex);
   s.finishing = true;
   s.changed.notify_all();
-  const std::chrono::duration<double> most(std::clamp(seconds, 0.0, 1e7));
-  if (s.changed.wait_for(lock, most, [&] { return s.finished; })) return;
-  std::set<int64_t> left = s.waiting;
-  if (s.current) left.insert(*s.current);
+  while (!given_up && Clock::now() < end && !s.finished) {
+    s.changed.wait_until(lock, std::min(end, Clock::now() + kGiveUpPoll),
+                         [&] { return s.finished; });
+    lock.unlock();
+    given_up = give_up && give_up();
+    lock.lock();
+  }
+  if (s.finished) return;
   lock.unlock();
   s.halt();
   if (s.finished) return;  // in the last moment
-  std::string what;
-  for (const int64_t step : left)
-    if (s.is_there(step)) what += "the checkpoint of step " + std::to_string(step) + ", ";
   std::ostringstream given;
   given << most.count();
-  s.tell("The mirror \"" + s.remote + "\" lacks " + what + "the run's last records, because the " +
-         given.str() + " s that were left for it are over: copy " + s.run.string() +
-         " to a safe place if you need them.");
+  s.tell_left(given_up ? "the wait for it was given up"
+                       : "the " + given.str() + " s that were left for it are over");
+}
+
+/// After halt().
+void Mirror::State::tell_left(const std::string& why) const {
+  std::string what;
+  for (const int64_t step : waiting)
+    if (is_there(step)) what += "the checkpoint of step " + std::to_string(step) + ", ";
+  tell("The mirror \"" + remote + "\" lacks " + what + "the run's last records, because " + why +
+       ": copy " + run.string() + " to a safe place if you need them.");
 }
 
 void Mirror::State::halt() {
@@ -168,27 +160,28 @@ void Mirror::State::halt() {
 void Mirror::State::work() {
   bool ended = true;
   try {
-    while (const std::optional<int64_t> step = next()) mirror_checkpoint(*step);
+    while (const std::optional<int64_t> step = next()) {
+      if (mirror_checkpoint(*step)) continue;
+      const std::lock_guard lock(mutex);
+      waiting.insert(*step);
+    }
     ended = mirror_run_files();
   } catch (const std::exception& error) {
     tell("The mirror \"" + remote + "\" is given up, and training goes on: " + error.what());
   }
   const std::lock_guard lock(mutex);
   finished = ended;
-  waiting.clear();
-  current.reset();
   changed.notify_all();
 }
 
 /// Waits for a step to mirror; none when there will be no more.
 std::optional<int64_t> Mirror::State::next() {
   std::unique_lock lock(mutex);
-  current.reset();
   changed.wait(lock, [&] { return halting || finishing || !waiting.empty(); });
   if (halting || waiting.empty()) return {};
-  current = *waiting.rbegin();
-  waiting.erase(*current);
-  return current;
+  const int64_t newest = *waiting.rbegin();
+  waiting.erase(newest);
+  return newest;
 }
 
 bool Mirror::State::is_there(int64_t step) const {
@@ -204,46 +197,104 @@ bool Mirror::State::pause_after(int attempt) {
   return !changed.wait_for(lock, pause, [&] { return halting; });
 }
 
-void Mirror::State::mirror_checkpoint(int64_t step) {
+/// False if it was stopped before it could do or tell.
+bool Mirror::State::mirror_checkpoint(int64_t step) {
   std::string reason;
   for (int attempt = 1; attempt <= kMirrorAttempts; ++attempt) {
     const Outcome outcome = try_checkpoint(step, reason);
     // A checkpoint that is gone makes any step of it fail, and that is no failure.
-    if (outcome != Outcome::kFailed || !is_there(step) || rclone.stopped()) return;
-    if (attempt < kMirrorAttempts && !pause_after(attempt)) return;
+    if (outcome != Outcome::kFailed || !is_there(step)) return true;
+    if (rclone.stopped() || (attempt < kMirrorAttempts && !pause_after(attempt))) return false;
   }
-  if (!is_there(step)) return;
   tell("The checkpoint of step " + std::to_string(step) + " is not in the mirror \"" + remote +
        "\" after " + std::to_string(kMirrorAttempts) +
        " attempts, and training goes on: " + reason + ".");
+  return true;
+}
+
+std::string Mirror::State::place_of(int64_t step) const {
+  return join_remote(mirrored_checkpoints(remote, run), folder.path(step).filename().string());
+}
+
+int64_t Mirror::State::newest_here(int64_t at_least) const {
+  const std::vector<int64_t> steps = folder.steps();
+  return steps.empty() ? at_least : std::max(at_least, steps.back());
 }
 
 Mirror::State::Outcome Mirror::State::try_checkpoint(int64_t step, std::string& reason) {
   const std::filesystem::path from = folder.path(step);
-  const std::string to = join_remote(mirrored_checkpoints(remote, run), from.filename().string());
+  const std::string to = place_of(step);
   const std::set<std::string> files = files_but_manifest(from);
   if (!is_there(step)) return Outcome::kGone;
+  reason = look();
+  if (!reason.empty()) return Outcome::kFailed;
 
   // A manifest there is of this checkpoint, or of an earlier one of the same step: then it goes
   // first, so that it never stands beside files that are not its own.
   const bool has_manifest = rclone.list(to, 1, reason).count(kManifestName) > 0;
   if (!reason.empty()) return Outcome::kFailed;
+  bool is_new = true;
   if (has_manifest) {
     std::set<std::string> all = files;
     all.insert(kManifestName);
-    if (rclone.compare(from.string(), to, choose_all(std::move(all))).empty())
-      return Outcome::kDone;
-    const RcloneResult gone = rclone.run({"deletefile", "--", join_remote(to, kManifestName)});
-    if (!gone.ok()) {
-      reason = gone.reason;
-      return Outcome::kFailed;
-    }
+    is_new = !rclone.compare(from.string(), to, choose_all(std::move(all))).empty();
+    if (is_new) reason = rclone.remove(to, kManifestName);
+    if (!reason.empty()) return Outcome::kFailed;
   }
-  reason = rclone.copy(from.string(), to, choose_all_but_manifest(files));
-  if (reason.empty()) reason = copy_run_files();
-  if (reason.empty() && !is_there(step)) return Outcome::kGone;
-  if (reason.empty()) reason = rclone.copy(from.string(), to, choose_manifest());
-  return reason.empty() ? Outcome::kDone : Outcome::kFailed;
+  superseded.erase(step);
+  if (is_new) reason = rclone.copy(from.string(), to, choose_all_but_manifest(files));
+  if (reason.empty()) reason = copy_run_files(newest_here(step));
+  if (reason.empty() && is_new) {
+    if (!is_there(step)) return Outcome::kGone;
+    reason = rclone.copy(from.string(), to, choose_manifest());
+  }
+  if (!reason.empty()) return Outcome::kFailed;
+  complete.insert(step);
+  return Outcome::kDone;
+}
+
+/// What the mirror has of this run, once. Returns why it is not known. Errors: StoreError if that
+/// is another run.
+std::string Mirror::State::look() {
+  if (looked) return {};
+  const std::string place = mirrored_run(remote, run);
+  std::string problem;
+  const std::set<std::string> files = rclone.list(place, kDepthOfRun, problem);
+  std::vector<SessionStart> there;
+  if (problem.empty() && files.count(kSessionsName) > 0)
+    there = session_starts(rclone.text(join_remote(place, kSessionsName), problem));
+  if (!problem.empty()) return problem;
+  const std::vector<SessionStart> here = session_starts_in(run);
+  const std::string other = other_run(there, here);
+  if (!other.empty())
+    throw StoreError("\"" + place + "\" holds another run of this name, " + other +
+                     ": name another checkpoint.mirror, or start the run under another name or "
+                     "--run-dir.");
+  complete = complete_steps(files);
+  if (const std::optional<int64_t> first = first_superseded(there, here))
+    superseded.insert(complete.lower_bound(*first), complete.end());
+  has_old_summary = files.count(kSummaryName) > 0;
+  looked = true;
+  return {};
+}
+
+/// What the run took back: checkpoints that it does again or that are later than `newest`, and the
+/// summary if it goes on. Returns why it could not.
+std::string Mirror::State::take_back(int64_t newest) {
+  std::set<int64_t> gone = superseded;
+  gone.insert(complete.upper_bound(newest), complete.end());
+  // The newest first: what is left at any moment is one run's beginning.
+  for (auto step = gone.rbegin(); step != gone.rend(); ++step) {
+    const std::string problem = rclone.remove(place_of(*step), kManifestName);
+    if (!problem.empty()) return problem;
+    superseded.erase(*step);
+    complete.erase(*step);
+  }
+  std::error_code error;
+  if (!has_old_summary || std::filesystem::exists(run / kSummaryName, error)) return {};
+  const std::string problem = rclone.remove(mirrored_run(remote, run), kSummaryName);
+  has_old_summary = !problem.empty();
+  return problem;
 }
 
 /// False if it was stopped before it could do or tell.
@@ -251,7 +302,9 @@ bool Mirror::State::mirror_run_files() {
   std::string reason;
   for (int attempt = 1; attempt <= kMirrorAttempts; ++attempt) {
     if (rclone.stopped()) return false;
-    reason = copy_run_files();
+    // Only checkpoints that are pushed say which is the newest: others may be gone to make room.
+    reason = look();
+    if (reason.empty()) reason = copy_run_files(std::numeric_limits<int64_t>::max());
     if (reason.empty()) return true;
     if (attempt < kMirrorAttempts && !pause_after(attempt)) return false;
   }
@@ -261,8 +314,11 @@ bool Mirror::State::mirror_run_files() {
   return true;
 }
 
-/// By way of copies: the journal grows while it is read, and would never equal its mirror.
-std::string Mirror::State::copy_run_files() {
+/// Takes back what the run took back, first. By way of copies: the journal grows while it is read,
+/// and would never equal its mirror.
+std::string Mirror::State::copy_run_files(int64_t newest) {
+  const std::string problem = take_back(newest);
+  if (!problem.empty()) return problem;
   const std::filesystem::path partial = run / kMirrorPartial;
   const std::set<std::string> names = small_files_in(run);
   if (names.empty()) return {};

@@ -1,12 +1,12 @@
 #include <cerrno>
-#include <charconv>
 #include <chrono>
+#include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,9 +15,12 @@
 
 #include "store/checkpoint_folder.h"
 #include "store/file_layer.h"
+#include "store/folder_lock.h"
 #include "store/mirror.h"
 #include "store/mirror_files.h"
+#include "store/mirror_sessions.h"
 #include "store/rclone.h"
+#include "store/sessions.h"
 
 namespace zerolab {
 namespace {
@@ -26,14 +29,18 @@ namespace {
 constexpr int kFetchAttempts = 2;
 constexpr auto kFetchPause = std::chrono::seconds(2);
 
+void make_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw StoreError(path.string() + ": cannot be made: " + error.message() + ".");
+}
+
 /// A folder that goes away again, unless it was given another name.
 class PartialFolder {
  public:
   explicit PartialFolder(std::filesystem::path path) : path_(std::move(path)) {
     remove_quietly(path_);
-    std::error_code error;
-    std::filesystem::create_directories(path_, error);
-    if (error) throw StoreError(path_.string() + ": cannot be made: " + error.message() + ".");
+    make_folder(path_);
   }
   ~PartialFolder() { remove_quietly(path_); }
   PartialFolder(const PartialFolder&) = delete;
@@ -64,10 +71,17 @@ class Fetch {
       : remote_(std::move(remote)), run_(whole_path(run)), rclone_(stop_), folder_(run_) {}
 
   std::optional<int64_t> operator()(int64_t wanted) {
-    const std::optional<int64_t> step = find(wanted);
+    std::optional<FolderLock> lock;
+    if (std::filesystem::exists(run_)) lock.emplace(run_);
+    const std::set<std::string> files = list(mirrored_run(remote_, run_), kDepthOfRun);
+    const std::optional<int64_t> step = choose(complete_steps(files), wanted);
     if (!step) return {};
-    const bool run_is_empty = folder_.steps().empty();
-    bring_small_files(run_is_empty);
+    check_same_run(files);
+    if (!lock) {
+      make_folder(run_);
+      lock.emplace(run_);
+    }
+    bring_small_files(files, folder_.steps().empty());
     if (!std::filesystem::exists(folder_.path(*step) / kManifestName)) bring_checkpoint(*step);
     return step;
   }
@@ -85,21 +99,23 @@ class Fetch {
     return files;
   }
 
-  /// The step to bring: complete in the mirror.
-  std::optional<int64_t> find(int64_t wanted) const {
-    const std::set<std::string> files = list(mirrored_checkpoints(remote_, run_), 2);
-    std::optional<int64_t> newest;
-    for (const std::string& file : files) {
-      const std::string_view prefix = "step-", suffix = "/manifest.json";
-      if (!file.starts_with(prefix) || !file.ends_with(suffix)) continue;
-      int64_t step = -1;
-      const char* end = file.data() + file.size() - suffix.size();
-      const auto parsed = std::from_chars(file.data() + prefix.size(), end, step);
-      if (parsed.ec != std::errc() || parsed.ptr != end || step < 0) continue;
-      if (folder_.path(step).filename().string() + std::string(suffix) != file) continue;
-      if (wanted < 0 ? !newest || step > *newest : step == wanted) newest = step;
-    }
-    return newest;
+  static std::optional<int64_t> choose(const std::set<int64_t>& steps, int64_t wanted) {
+    if (wanted >= 0) return steps.count(wanted) > 0 ? std::optional(wanted) : std::nullopt;
+    return steps.empty() ? std::nullopt : std::optional(*steps.rbegin());
+  }
+
+  void check_same_run(const std::set<std::string>& files) const {
+    const std::vector<SessionStart> here = session_starts_in(run_);
+    if (here.empty() || files.count(kSessionsName) == 0) return;
+    const std::string place = mirrored_run(remote_, run_);
+    std::string problem;
+    const auto there = session_starts(rclone_.text(join_remote(place, kSessionsName), problem));
+    if (!problem.empty()) fail(problem);
+    const std::string other = other_run(there, here);
+    if (other.empty()) return;
+    throw StoreError("the mirror \"" + place + "\" holds another run than " + run_.string() + ", " +
+                     other + ": move that folder away to fetch the mirror's run, or name " +
+                     "the mirror of this one.");
   }
 
   void copy(const std::string& from, const std::filesystem::path& to,
@@ -113,10 +129,12 @@ class Fetch {
     fail(reason);
   }
 
-  void bring_small_files(bool replace) const {
-    std::set<std::string> names = list(mirrored_run(remote_, run_), 1);
+  /// `files_there`: of the mirrored run. A run that has checkpoints and no summary goes on: it gets none.
+  void bring_small_files(const std::set<std::string>& files_there, bool replace) const {
+    std::set<std::string> names = files_there;
     std::erase_if(names, [&](const std::string& name) {
-      return !is_small_file(name) || (!replace && std::filesystem::exists(run_ / name));
+      return !is_small_file(name) ||
+             (!replace && (name == kSummaryName || std::filesystem::exists(run_ / name)));
     });
     if (names.empty()) return;
     const PartialFolder partial(run_ / kMirrorPartial);

@@ -1,9 +1,13 @@
 #include "store/mirror_files.h"
 
 #include <array>
+#include <charconv>
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "store/checkpoint_folder.h"
+#include "store/sessions.h"
 
 namespace zerolab {
 namespace {
@@ -33,8 +37,9 @@ std::string mirrored_checkpoints(const std::string& remote, const std::filesyste
 }
 
 bool is_small_file(const std::string& name) {
+  if (name.find('/') != std::string::npos) return false;
   constexpr std::array<std::string_view, 4> plain{"metrics.jsonl", "metrics.superseded.jsonl",
-                                                  "sessions.jsonl", "summary.json"};
+                                                  kSessionsName, kSummaryName};
   for (const std::string_view known : plain)
     if (name == known) return true;
   return (name.starts_with("config.resolved") && name.ends_with(".toml")) ||
@@ -51,6 +56,21 @@ std::set<std::string> files_but_manifest(const std::filesystem::path& checkpoint
   std::set<std::string> names = files_in(checkpoint);
   names.erase(kManifestName);
   return names;
+}
+
+std::set<int64_t> complete_steps(const std::set<std::string>& files) {
+  constexpr std::string_view prefix = "checkpoints/step-", suffix = "/manifest.json";
+  std::set<int64_t> steps;
+  for (const std::string& file : files) {
+    if (!file.starts_with(prefix) || !file.ends_with(suffix)) continue;
+    if (file.size() < prefix.size() + suffix.size()) continue;
+    int64_t step = -1;
+    const char* end = file.data() + file.size() - suffix.size();
+    const auto parsed = std::from_chars(file.data() + prefix.size(), end, step);
+    if (parsed.ec != std::errc() || parsed.ptr != end || step < 0) continue;
+    if (CheckpointFolder("").path(step).string() + std::string(suffix) == file) steps.insert(step);
+  }
+  return steps;
 }
 
 FileChoice choose_all(std::set<std::string> names) {

@@ -95,12 +95,13 @@ std::string remote_root(const std::string& remote) {
   return {};
 }
 
-Rclone::Rclone(const StopSwitch& stop)
+Rclone::Rclone(const StopSwitch& stop, const std::string& origin)
     : stop_(stop), program_(program_in_path("rclone")), environment_(environment_with_defaults()) {
   if (program_.empty())
     throw ConfigError(
-        "key 'checkpoint.mirror': the program rclone, which copies checkpoints there, is not in "
-        "PATH: install it (Debian, Ubuntu: apt-get install rclone), or leave the key out.");
+        origin +
+        ": the program rclone, which copies checkpoints, is not in PATH: install it (Debian, "
+        "Ubuntu: apt-get install rclone), or leave this out.");
 }
 
 RcloneResult Rclone::run(const std::vector<std::string>& arguments, double seconds) const {
@@ -132,6 +133,21 @@ std::set<std::string> Rclone::list(const std::string& folder, int depth,
   std::istringstream lines(result.output);
   for (std::string line; std::getline(lines, line);) files.insert(line);
   return files;
+}
+
+std::string Rclone::text(const std::string& file, std::string& problem) const {
+  RcloneResult result = run({"cat", "--", file});
+  problem = result.reason;
+  return std::move(result.output);
+}
+
+std::string Rclone::remove(const std::string& folder, const std::string& name) const {
+  const RcloneResult result = run({"deletefile", "--", join_remote(folder, name)});
+  if (result.ok()) return {};
+  // Gone all the same?
+  std::string problem;
+  const bool is_there = list(folder, 1, problem).count(name) > 0;
+  return is_there || !problem.empty() ? result.reason : std::string();
 }
 
 std::string Rclone::copy(const std::string& from, const std::string& to,

@@ -42,15 +42,20 @@ struct FileChoice {
 
 class Rclone {
  public:
-  /// Takes rclone from PATH, and the environment as it is now. `stop` outlives this. Errors:
-  /// ConfigError if it is not in PATH.
-  explicit Rclone(const StopSwitch& stop);
+  /// Takes rclone from PATH, and the environment as it is now. `stop` outlives this. `origin` is
+  /// what asked for a mirror. Errors: ConfigError if rclone is not in PATH.
+  explicit Rclone(const StopSwitch& stop, const std::string& origin = "key 'checkpoint.mirror'");
 
   RcloneResult run(const std::vector<std::string>& arguments,
                    double seconds = std::numeric_limits<double>::infinity()) const;
   /// The files in or below a folder, down to `depth` levels; none if it does not exist. `problem`
   /// is empty if the answer can be relied on.
   std::set<std::string> list(const std::string& folder, int depth, std::string& problem) const;
+  /// What is in a file. `problem` as in list().
+  std::string text(const std::string& file, std::string& problem) const;
+  /// Removes a file of a folder; one that is not there is removed. Returns what is wrong; empty if
+  /// nothing.
+  std::string remove(const std::string& folder, const std::string& name) const;
   /// Copies what is not there yet and compares; what then differs is copied once more. Returns what
   /// is wrong; empty if nothing.
   std::string copy(const std::string& from, const std::string& to, const FileChoice& files) const;

@@ -68,9 +68,6 @@ class MadeFolders {
   std::vector<fs::path> made_;
 };
 
-constexpr const char* kConfigName = "config.resolved.toml";
-constexpr const char* kEnvironmentName = "environment.json";
-
 /// Absolute, without a slash at the end.
 fs::path whole_path(const fs::path& dir) {
   std::error_code ignored;
@@ -87,10 +84,15 @@ void keep_for_session(FileLayer& files, const fs::path& folder, const std::strin
   if (file_exists(plain) && !file_exists(kept)) write_file(files, kept, read_text_file(plain));
 }
 
-/// Where metrics.jsonl is missing, it is made again from metrics.h5.
-void restore_journal(FileLayer& files, const fs::path& folder, std::vector<Session>& sessions) {
+/// Where metrics.jsonl is missing, or is empty as a machine that lost its power leaves it, it is
+/// made again from metrics.h5.
+void restore_journal(FileLayer& files, const fs::path& folder, int64_t finished_steps,
+                     std::vector<Session>& sessions) {
   const fs::path journal = folder / "metrics.jsonl", table = folder / "metrics.h5";
-  if (file_exists(journal) || !file_exists(table)) return;
+  std::error_code error;
+  const bool emptied = finished_steps > 0 && fs::file_size(journal, error) == 0;
+  const bool lost = !file_exists(journal) || emptied;
+  if (!lost || !file_exists(table)) return;
   MetricsContents contents;
   try {
     contents = read_metrics(table);
@@ -163,17 +165,18 @@ std::unique_ptr<RunFolder> RunFolder::create(const fs::path& explicit_dir, const
 std::unique_ptr<RunFolder> RunFolder::reopen(const fs::path& dir, int64_t finished_steps,
                                              const std::string& resolved_toml,
                                              const std::map<std::string, std::string>& environment,
-                                             const SessionInfo& session, FileLayer& files) {
+                                             const SessionInfo& session, FileLayer& files,
+                                             std::optional<FolderLock> lock) {
   const fs::path path = whole_path(dir);
   if (!file_exists(path / kConfigName)) {
     throw ConfigError(dir.string() + ": is not a run's folder, which holds a " + kConfigName +
                       "; name the folder that the run made, such as runs/NAME-1.");
   }
-  FolderLock lock(path);
+  if (!lock) lock.emplace(path);
   // A process may die before any of these calls. Rows leave before anything says that there is a
   // new session, and it counts once sessions.jsonl has it; the next one does what is not done yet.
   std::vector<Session> sessions = read_sessions(path);
-  restore_journal(files, path, sessions);
+  restore_journal(files, path, finished_steps, sessions);
   remove_file(files, path / "summary.json");  // what goes on is not finished
   finish_superseding(files, path);
   supersede_rows(files, path, finished_steps);
@@ -188,7 +191,7 @@ std::unique_ptr<RunFolder> RunFolder::reopen(const fs::path& dir, int64_t finish
   write_sessions(files, path, sessions);
   write_metrics(files, path / "metrics.h5",
                 contents_of(path, sessions, resolved_toml, environment_json), 0);
-  return std::make_unique<DiskRunFolder>(files, path, std::move(lock), std::move(sessions),
+  return std::make_unique<DiskRunFolder>(files, path, std::move(*lock), std::move(sessions),
                                          resolved_toml, std::move(environment_json));
 }
 

@@ -12,8 +12,13 @@
 #include <vector>
 
 #include "store/file_layer.h"
+#include "store/folder_lock.h"
 
 namespace zerolab {
+
+/// Every value of the experiment; what makes a folder a run's.
+inline constexpr const char* kConfigName = "config.resolved.toml";
+inline constexpr const char* kEnvironmentName = "environment.json";
 
 /// One row of metrics.h5 and one line of metrics.jsonl. NaN where a column has no value at this
 /// step.
@@ -56,12 +61,13 @@ class RunFolder {
   /// kept as config.resolved.session-<n>.toml and environment.session-<n>.json; summary.json goes.
   /// Whatever moment this dies at, calling it again loses and doubles no row.
   /// Errors: ConfigError if `dir` is no run's folder; StoreError if it cannot be read or written,
-  /// or another process is writing it.
+  /// or another process is writing it. `lock`: the folder's, if the caller has it already.
   static std::unique_ptr<RunFolder> reopen(const std::filesystem::path& dir, int64_t finished_steps,
                                            const std::string& resolved_toml,
                                            const std::map<std::string, std::string>& environment,
                                            const SessionInfo& session,
-                                           FileLayer& files = real_files());
+                                           FileLayer& files = real_files(),
+                                           std::optional<FolderLock> lock = std::nullopt);
 
   /// The run `runs/<name>-<n>` with the greatest n, absolute. A folder without a configuration,
   /// whose process died while it made it, is no run.

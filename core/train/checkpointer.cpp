@@ -9,6 +9,7 @@
 
 #include "zerolab/error.h"
 
+#include "store/element_values.h"
 #include "store/sessions.h"
 #include "train/exchange.h"
 #include "train/saved_state.h"
@@ -123,11 +124,12 @@ Checkpointer::Source Checkpointer::source() {
   return source;
 }
 
-void Checkpointer::save(const TrainingPoint& point) {
+void Checkpointer::save(const TrainingPoint& point, Need need) {
   const Stopwatch stall(times_.stalled);
   complete();  // one at a time
   started_ = Clock::now();
   point_ = point;
+  need_ = need;
   if (!planned_) plan();
   const std::string outcome = outcome_of([&] {
     if (ranks_.rank() == 0) folder_.begin(point.step);
@@ -171,7 +173,7 @@ void Checkpointer::start_writing() {
 
 std::string Checkpointer::write_file(const Source& source) const {
   for (const PieceData& piece : source.pieces) {
-    const int64_t at = first_non_finite(piece.info, piece.data);
+    const int64_t at = first_not_finite(piece.info.dtype, piece.data, piece.info.length);
     if (at < 0) continue;
     throw DivergedError("no checkpoint of step " + std::to_string(point_.step) +
                         " is published: element " + std::to_string(piece.info.offset + at) +
@@ -278,7 +280,7 @@ void Checkpointer::fail(const std::string& outcome) {
   phase_ = Phase::kIdle;
   const std::string cause = outcome.substr(1);
   if (outcome.front() == kDiverged) throw DivergedError(cause);
-  if (settings_.config.on_error == "stop") throw StoreError(cause);
+  if (settings_.config.on_error == "stop" || need_ == Need::kToGoOn) throw StoreError(cause);
   if (ranks_.rank() != 0 || !settings_.tell) return;
   settings_.tell("the checkpoint of step " + std::to_string(point_.step) +
                  " is not there, and training goes on (checkpoint.on_error): " + cause);

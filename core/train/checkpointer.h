@@ -7,8 +7,8 @@
 // changes the state; vote() goes into what ranks exchange once a step anyway, and go_on() hears all
 // votes at the step's end, so that every rank takes the same turn. finish() before the end.
 // Ranks: collective, except where it says otherwise.
-// Errors: with on_error "stop": StoreError on every rank with the cause of the first that failed;
-// with "continue" the cause is told and training goes on. DivergedError in either case if a value
+// Errors: with on_error "stop", or for one that the run needs: StoreError on every rank with the
+// cause of the first that failed; with "continue" the cause is told and training goes on. DivergedError in either case if a value
 // is not finite. The checkpoints before are intact.
 
 #include <chrono>
@@ -52,7 +52,9 @@ class Checkpointer {
   /// [local] Waits for this rank's writer. What is not published is lost.
   ~Checkpointer();
 
-  void save(const TrainingPoint& point);
+  /// What becomes of the run without it: nothing, or this is all that is left of it.
+  enum class Need { kOptional, kToGoOn };
+  void save(const TrainingPoint& point, Need need = Need::kOptional);
   /// [hot] [local] Returns when nothing is copied any more.
   void before_update();
   /// [hot] [local] 1 when this rank has done its part of what is under way, else 0.
@@ -105,6 +107,7 @@ class Checkpointer {
 
   Phase phase_ = Phase::kIdle;
   TrainingPoint point_;
+  Need need_ = Need::kOptional;
   std::shared_future<void> copied_;
   std::chrono::steady_clock::time_point started_;
   Times times_;

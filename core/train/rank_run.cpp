@@ -10,6 +10,7 @@
 
 #include "store/checkpoint_reader.h"
 #include "store/json_text.h"
+#include "store/sessions.h"
 #include "store/xxh128.h"
 #include "train/exchange.h"
 #include "train/recorder.h"
@@ -23,7 +24,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kConfigName = "config.resolved.toml";
 constexpr double kMirrorSeconds = 600;  // at the end of a run
 
 std::string plugin_line(const Experiment& experiment) {
@@ -41,6 +41,12 @@ void record_plugins(PluginHost& host, const Experiment& experiment,
     environment["plugin." + std::string(kind_name(kind))] =
         record->id() + " " + record->version + " " + record->file.string();
   }
+}
+
+/// Of the run, restarts included, as far as our launcher says so.
+Clock::time_point start_of(const RankEnvironment& environment) {
+  if (environment.launched_at_us == 0) return Clock::now();
+  return Clock::time_point(std::chrono::microseconds(environment.launched_at_us));
 }
 
 std::string short_path(const fs::path& path) {
@@ -69,7 +75,7 @@ RankRun::RankRun(const RunRequest& request, JoinedRank& joined)
       joined_(joined),
       experiment_(joined.experiment),
       signals_(joined.world.environment().source == "single"),
-      started_(Clock::now()),
+      started_(start_of(joined.world.environment())),
       plugins_(make_plugins(joined.host, experiment_)),
       trainer_(experiment_, plugins_, joined.ranks),
       description_{experiment_.name, "", plugin_line(experiment_), joined.ranks.size(),
@@ -97,6 +103,8 @@ RankOutcome RankRun::run() {
                                                 trainer_.sharding(), trainer_.parameters());
   joined_.world.watch(experiment_.distributed.stall_timeout_s);
   trainer_.enter("set-up");
+  // A fork that breaks off has to have something of its own to go on from.
+  if (request_.start == RunRequest::Start::kFork) checkpoints_->save(trainer_.point());
   TrainingLoop loop(experiment_, trainer_,
                     {*observer, checkpoints_.get(), [this] { return stop_requested(); },
                      [this] { return load_newest(); }});
@@ -118,6 +126,7 @@ void RankRun::load() {
   const int64_t step = find_whole_checkpoint();
   const bool fork = request_.start == RunRequest::Start::kFork;
   if (step < 0) {
+    check_may_start_over();
     notes_.push_back("it has no checkpoint yet: it starts over");
     check_unchanged(experiment_before(request_.from, -1, joined_.host), experiment_, joined_.host,
                     short_path(request_.from.run));
@@ -128,6 +137,11 @@ void RankRun::load() {
     notes_ = check_unchanged(before, experiment_, joined_.host, short_path(request_.from.run));
   }
   load_step(request_.from.run, step, before, fork);
+  if (fork && trainer_.finished_steps() == experiment_.steps) {
+    throw ConfigError("key 'steps': is " + std::to_string(experiment_.steps) +
+                      ", and so many were finished when the checkpoint was saved: nothing is left "
+                      "to do; set more steps.");
+  }
   if (trainer_.finished_steps() > experiment_.steps) {
     throw ConfigError("key 'steps': is " + std::to_string(experiment_.steps) +
                       ", but the checkpoint was saved after " + std::to_string(step) +
@@ -136,20 +150,47 @@ void RankRun::load() {
   loaded_step_ = step;
 }
 
+/// A run without checkpoints begins anew; a fork began elsewhere, and what a mirror has is not lost.
+void RankRun::check_may_start_over() const {
+  const fs::path& run = request_.from.run;
+  if (request_.start == RunRequest::Start::kFork) throw ConfigError(no_checkpoint_to_fork(run));
+  const std::string source = read_sessions(run).front().info.source;
+  if (source.find('@') != std::string::npos) {
+    throw ConfigError(short_path(run) +
+                      ": is a fork that broke off before its first checkpoint; "
+                      "fork " +
+                      source + " again.");
+  }
+  const std::string& mirror = experiment_.checkpoint.mirror;
+  std::error_code error;
+  if (mirror.empty() || fs::exists(run / "checkpoints", error)) return;
+  const bool has_rows = fs::file_size(run / "metrics.jsonl", error) > 0;
+  if (error || !has_rows) return;
+  throw ConfigError(short_path(run) +
+                    ": has rows but no checkpoints any more; fetch them with "
+                    "--mirror " +
+                    mirror + ", or start another run.");
+}
+
 /// -1 if the run has none at all.
 int64_t RankRun::find_whole_checkpoint() {
   const fs::path& run = request_.from.run;
   const CheckpointFolder folder(run);
   std::vector<int64_t> candidates;
   if (is_first_rank()) {
-    if (request_.start == RunRequest::Start::kResume) CheckpointFolder(run).recover();
+    if (request_.start == RunRequest::Start::kResume) {
+      lock_.emplace(run);
+      CheckpointFolder(run).recover();
+    }
     candidates = candidate_steps(request_.from);
   }
-  const auto step =
-      choose_whole(run, candidates, joined_.ranks, [this](int64_t step, const std::string& damage) {
+  const auto step = choose_whole(
+      run, candidates, joined_.ranks,
+      [this](int64_t step, const std::string& damage) {
         if (!request_.from.newest()) throw StoreError(damage);
         damaged_.emplace_back(step, damage);
-      });
+      },
+      [this] { trainer_.enter("loading"); });
   if (!step && !damaged_.empty()) {
     throw StoreError(short_path(run) + ": none of its " + std::to_string(damaged_.size()) +
                      " checkpoints is whole; fetch one from a mirror, or start another run (" +
@@ -158,13 +199,13 @@ int64_t RankRun::find_whole_checkpoint() {
   return step.value_or(-1);
 }
 
-/// Out of the way of the checkpoints to come, and kept to be looked at. A fork leaves them.
-void RankRun::set_damaged_aside() {
-  const CheckpointFolder folder(request_.from.run);
+/// Out of the way of the checkpoints to come, and kept to be looked at; another's run is left alone.
+void RankRun::tell_damaged(const fs::path& own_run) const {
+  const CheckpointFolder folder(own_run);
   for (const auto& [step, damage] : damaged_) {
     std::string what =
         "the checkpoint of step " + std::to_string(step) + " is damaged and not used";
-    if (request_.start == RunRequest::Start::kResume) {
+    if (!own_run.empty()) {
       fs::path aside = folder.path(step);
       aside += ".damaged";
       std::error_code error;
@@ -174,8 +215,6 @@ void RankRun::set_damaged_aside() {
     }
     log::warning(what + ": " + damage);
   }
-  if (damaged_.empty()) return;
-  log::warning("going on from the checkpoint of step " + std::to_string(loaded_step_));
 }
 
 void RankRun::load_step(const fs::path& run, int64_t step, const Experiment& before, bool fork) {
@@ -185,9 +224,10 @@ void RankRun::load_step(const fs::path& run, int64_t step, const Experiment& bef
                      &is = experiment_.plugin(Kind::kSharding);
   const bool same_owners = manifest.run.ranks == joined_.ranks.size() && was.name == is.name &&
                            was.options == is.options;
-  for (std::string& note : load_state({checkpoint, trainer_.sharding(), trainer_.parameters(),
-                                       trainer_.optimizer(), fork, same_owners},
-                                      joined_.ranks)) {
+  for (std::string& note :
+       load_state({checkpoint, trainer_.sharding(), trainer_.parameters(), trainer_.optimizer(),
+                   fork, same_owners, [this] { trainer_.enter("loading"); }},
+                  joined_.ranks)) {
     notes_.push_back(std::move(note));
   }
   TrainingPoint point = manifest.point;
@@ -249,26 +289,39 @@ std::map<std::string, std::string> RankRun::environment() const {
   return environment;
 }
 
+/// They are of a future that comes again.
+void RankRun::remove_later_checkpoints() {
+  CheckpointFolder folder(request_.from.run);
+  std::string later;
+  for (const int64_t step : folder.steps()) {
+    if (step > loaded_step_) later += (later.empty() ? "" : ", ") + std::to_string(step);
+  }
+  if (later.empty()) return;
+  notes_.push_back("the checkpoints of later steps are removed: " + later);
+  folder.remove_after(loaded_step_);
+}
+
 /// Rank 0 makes it, or opens it again; then every rank knows where it is.
 void RankRun::open_folder() {
   if (is_first_rank()) {
     environment_ = environment();
     if (request_.start == RunRequest::Start::kResume) {
+      // Checkpoints go before the rows that they were saved after: none is ahead of the journal.
+      tell_damaged(request_.from.run);
+      remove_later_checkpoints();
       folder_ = RunFolder::reopen(request_.from.run, loaded_step_, experiment_.resolved_toml,
-                                  environment_, session_info());
-      set_damaged_aside();  // not before the run is ours
-      CheckpointFolder(request_.from.run).remove_after(loaded_step_);
+                                  environment_, session_info(), real_files(), std::move(lock_));
     } else {
+      tell_damaged({});
       folder_ = RunFolder::create(request_.run_dir, experiment_.name, experiment_.resolved_toml,
                                   environment_, session_info());
-      set_damaged_aside();
     }
     folder_path_ = folder_->path();
+    joined_.world.announce_run_folder(folder_path_.string());
   }
   folder_path_ = gather_texts(joined_.ranks, folder_path_.string()).front();
   description_.run_folder = folder_path_.string();
   if (!is_first_rank()) return;
-  joined_.world.announce_run_folder(folder_path_.string());
   const std::string& remote = experiment_.checkpoint.mirror;
   if (remote.empty()) return;
   mirror_ = std::make_unique<Mirror>(remote, folder_path_,
@@ -300,7 +353,7 @@ CheckpointerSettings RankRun::checkpointer_settings() {
   if (!is_first_rank()) return settings;
   settings.manifest = manifest_of_run();
   settings.texts = {{kConfigName, experiment_.resolved_toml},
-                    {"environment.json", json_object(environment_)}};
+                    {kEnvironmentName, json_object(environment_)}};
   settings.before_publishing = [this] { folder_->sync(); };
   settings.published = [this](int64_t step) {
     if (mirror_) mirror_->push(step);
@@ -310,13 +363,14 @@ CheckpointerSettings RankRun::checkpointer_settings() {
 }
 
 bool RankRun::load_newest() {
-  const CheckpointFolder folder(folder_path_);
   std::vector<int64_t> candidates;
   if (is_first_rank()) candidates = candidate_steps({folder_path_});
-  const auto step = choose_whole(folder_path_, candidates, joined_.ranks,
-                                 [&](int64_t, const std::string& damage) {
-                                   if (is_first_rank()) log::warning(damage);
-                                 });
+  damaged_.clear();
+  const auto step = choose_whole(
+      folder_path_, candidates, joined_.ranks,
+      [this](int64_t step, const std::string& damage) { damaged_.emplace_back(step, damage); },
+      [this] { trainer_.enter("loading"); });
+  if (is_first_rank()) tell_damaged(folder_path_);
   if (!step) return false;
   load_step(folder_path_, *step, experiment_, false);
   return true;
@@ -327,6 +381,7 @@ bool RankRun::load_newest() {
 /// A slow mirror is not a rank that is stuck.
 void RankRun::finish_mirror() {
   const auto done = std::async(std::launch::async, [this] { mirror_->finish(kMirrorSeconds); });
+  print_line(out(), "waiting for the mirror " + experiment_.checkpoint.mirror);
   while (done.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
     trainer_.enter("mirroring");
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,9 @@ class RankRun {
   bool is_first_rank() const { return joined_.ranks.rank() == 0; }
   void load();
   int64_t find_whole_checkpoint();
-  void set_damaged_aside();
+  void tell_damaged(const std::filesystem::path& own_run) const;
+  void check_may_start_over() const;
+  void remove_later_checkpoints();
   void load_step(const std::filesystem::path& run, int64_t step, const Experiment& before,
                  bool fork);
   void note_differences(const CheckpointManifest& manifest, const Experiment& before);
@@ -67,6 +70,7 @@ class RankRun {
   RunDescription description_;
   std::map<std::string, std::string> environment_;  // rank 0
   std::filesystem::path folder_path_;
+  std::optional<FolderLock> lock_;     // rank 0, until the folder is opened
   std::unique_ptr<RunFolder> folder_;  // rank 0
   std::unique_ptr<Mirror> mirror_;     // rank 0, if there is one
   std::unique_ptr<Checkpointer> checkpoints_;

@@ -94,6 +94,12 @@ Experiment resolve_for_training(const ExperimentFile& file, PluginHost& host, in
     throw ConfigError("key 'device': \"" + experiment.device +
                       "\" cannot be trained on by this version; set device = \"cpu\".");
   }
+  const GuardConfig& guard = experiment.guard;
+  const bool rolls_back = guard.non_finite == "rollback" || guard.spike == "rollback";
+  if (rolls_back && experiment.checkpoint.every == 0) {
+    throw ConfigError(
+        "table [guard]: \"rollback\" needs checkpoints to go back to; set checkpoint.every.");
+  }
   host.create<Sharding>(experiment)->check_ranks(num_ranks);
   return experiment;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "store/checkpoint_folder.h"
 #include "store/checkpoint_reader.h"
 #include "store/mirror.h"
+#include "store/run_folder.h"
 #include "train/exchange.h"
 
 namespace zerolab {
@@ -24,9 +26,11 @@ constexpr const char *kMicro = "batch.micro_batch_size",
                      *kAccumulation = "batch.gradient_accumulation_steps",
                      *kTotal = "batch.total_batch_size";
 
+constexpr std::string_view kStepPrefix = "step-";
+
 bool is_run(const fs::path& folder) {
   std::error_code error;
-  return fs::is_regular_file(folder / "config.resolved.toml", error);
+  return fs::is_regular_file(folder / kConfigName, error);
 }
 
 /// The manifest of a step, or nothing if it cannot be read.
@@ -90,6 +94,15 @@ CheckpointName split_name(const std::string& text) {
   CheckpointName name;
   const size_t at = text.rfind('@');
   name.run = text;
+  // The folder of a checkpoint stands for itself.
+  const fs::path folder =
+      fs::path(text).has_filename() ? fs::path(text) : fs::path(text).parent_path();
+  const fs::path run = folder.parent_path().parent_path();
+  const std::string last = folder.filename().string();
+  if (folder.parent_path().filename() == "checkpoints" && last.starts_with(kStepPrefix)) {
+    return split_name((run.empty() ? "." : run.string()) + "@" +
+                      std::to_string(std::atoll(last.c_str() + kStepPrefix.size())));
+  }
   if (is_run(text) || at == std::string::npos) return name;
   name.run = text.substr(0, at);
   const std::string which = text.substr(at + 1);
@@ -122,13 +135,19 @@ CheckpointName parse_checkpoint_name(const std::string& text) {
 
 std::string fetch_missing(const std::string& text, const std::string& remote) {
   const CheckpointName name = split_name(text);
-  Mirror::check(remote);
+  Mirror::check(remote, "--mirror");
   if (is_run(name.run)) {
     const std::vector<int64_t> steps = CheckpointFolder(name.run).steps();
     const bool there = name.step < 0
                            ? !steps.empty()
                            : std::find(steps.begin(), steps.end(), name.step) != steps.end();
     if (there) return {};
+  }
+  if (name.best) {
+    throw ConfigError("--mirror: '" + text +
+                      "' cannot be fetched, because which checkpoint of a mirror is the best is "
+                      "not known before all of them are here; name its step, or the run alone for "
+                      "the newest.");
   }
   if (const auto step = Mirror::fetch(remote, name.run, name.step)) {
     return "fetched the checkpoint of step " + std::to_string(*step) + " from " + remote;
@@ -158,7 +177,7 @@ int64_t readable_step(const CheckpointName& name) {
   std::optional<StoreError> first;
   for (const int64_t step : candidate_steps(name)) {
     try {
-      folder.text(step, "config.resolved.toml");
+      folder.text(step, kConfigName);
       return step;
     } catch (const StoreError& error) {
       if (!first) first = error;
@@ -223,7 +242,8 @@ std::vector<std::string> check_unchanged(const Experiment& before, const Experim
 
 std::optional<int64_t> choose_whole(
     const fs::path& run, const std::vector<int64_t>& candidates, Communicator& ranks,
-    const std::function<void(int64_t step, const std::string& damage)>& damaged) {
+    const std::function<void(int64_t step, const std::string& damage)>& damaged,
+    const std::function<void()>& alive) {
   const CheckpointFolder folder(run);
   const auto lists = gather_lists(ranks, candidates);
   const auto size = static_cast<size_t>(ranks.size()), me = static_cast<size_t>(ranks.rank());
@@ -232,6 +252,7 @@ std::optional<int64_t> choose_whole(
     try {
       const CheckpointReader reader(folder.path(step));
       for (size_t f = me; f < reader.num_files() && mine.empty(); f += size) {
+        alive();
         mine = reader.find_damage(f);
       }
     } catch (const StoreError& error) {

@@ -56,10 +56,11 @@ std::vector<std::string> check_unchanged(const Experiment& before, const Experim
                                          PluginCatalogue& catalogue, const std::string& title);
 
 /// [collective] The first of `candidates` (rank 0's list) whose files are whole; ranks share the
-/// reading. `damaged` is called on every rank for each that is not, with what is wrong. Nothing if
-/// none is.
+/// reading. `damaged` is called on every rank for each that is not, with what is wrong; `alive`
+/// before each file. Nothing if none is.
 std::optional<int64_t> choose_whole(
     const std::filesystem::path& run, const std::vector<int64_t>& candidates, Communicator& ranks,
-    const std::function<void(int64_t step, const std::string& damage)>& damaged);
+    const std::function<void(int64_t step, const std::string& damage)>& damaged,
+    const std::function<void()>& alive);
 
 }  // namespace zerolab

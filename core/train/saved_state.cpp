@@ -137,24 +137,6 @@ void compare_copies(const std::vector<StatePiece>& pieces, Communicator& ranks) 
   }
 }
 
-template <class Bits>
-int64_t find_exponent(const void* data, int64_t length, Bits exponent) {
-  const auto* bits = static_cast<const Bits*>(data);
-  constexpr int64_t kBlock = 1024;  // a loop of known length and without a way out is vectorized
-  int64_t begin = 0;
-  for (; begin + kBlock <= length; begin += kBlock) {
-    Bits found = 0;
-    for (int64_t i = 0; i < kBlock; ++i) {
-      found |= static_cast<Bits>((bits[begin + i] & exponent) == exponent);
-    }
-    if (found != 0) break;
-  }
-  for (int64_t i = begin; i < length; ++i) {
-    if ((bits[i] & exponent) == exponent) return i;
-  }
-  return -1;
-}
-
 }  // namespace
 
 std::vector<StatePiece> training_state(Sharding& sharding, const Parameters& parameters) {
@@ -191,21 +173,6 @@ TensorDtype stored_dtype(at::ScalarType dtype) {
   }
 }
 
-int64_t first_non_finite(const PieceInfo& info, const void* data) {
-  switch (info.dtype) {
-    case TensorDtype::kFloat32:
-      return find_exponent<uint32_t>(data, info.length, 0x7f800000U);
-    case TensorDtype::kFloat64:
-      return find_exponent<uint64_t>(data, info.length, 0x7ff0000000000000ULL);
-    case TensorDtype::kFloat16:
-      return find_exponent<uint16_t>(data, info.length, 0x7c00);
-    case TensorDtype::kBFloat16:
-      return find_exponent<uint16_t>(data, info.length, 0x7f80);
-    default:
-      return -1;
-  }
-}
-
 std::vector<std::string> load_state(const LoadRequest& request, Communicator& ranks) {
   std::vector<std::string> notes;
   compare_parameters(request);
@@ -218,7 +185,10 @@ std::vector<std::string> load_state(const LoadRequest& request, Communicator& ra
     notes.push_back("the checkpoint holds no optimizer state '" + state + "': it starts at zero");
   }
   const std::vector<StatePiece> pieces = training_state(request.sharding, request.parameters);
-  for (const StatePiece& piece : pieces) load_piece(request, piece);
+  for (const StatePiece& piece : pieces) {
+    if (request.alive) request.alive();
+    load_piece(request, piece);
+  }
   std::vector<int64_t> left;
   for (const LocalState& state : request.sharding.local_state()) {
     left.push_back(request.same_owners && load_local(request, state, ranks.rank()) ? 0 : 1);

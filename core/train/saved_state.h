@@ -2,6 +2,7 @@
 // Between a strategy's state and the pieces that a checkpoint keeps.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,6 @@ std::vector<StatePiece> training_state(Sharding& sharding, const Parameters& par
 /// checkpoint holds.
 TensorDtype stored_dtype(at::ScalarType dtype);
 
-/// [local] The first value of a piece that is not finite, in float dtypes; -1 if all are.
-int64_t first_non_finite(const PieceInfo& info, const void* data);
-
 struct LoadRequest {
   const CheckpointReader& checkpoint;
   Sharding& sharding;
@@ -34,6 +32,7 @@ struct LoadRequest {
   bool fork = false;
   /// The same strategy on the same number of ranks saved: what belongs to one rank is taken over.
   bool same_owners = false;
+  std::function<void()> alive = {};  ///< called before each piece
 };
 
 /// [collective] Writes a checkpoint's tensors into a strategy's memory, and compares copies across

@@ -15,8 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kConfigName = "config.resolved.toml";
-
 /// How the run was cut; without a checkpoint its own configuration says so.
 SavedRun cut_of(const RunRequest& request) {
   SavedRun saved = saved_run(request.from);
@@ -33,8 +31,8 @@ SavedRun cut_of(const RunRequest& request) {
 /// What the run to go on from was started with, cut for these ranks.
 ExperimentRequest source_of(const RunRequest& request, int num_ranks) {
   ExperimentRequest source = request.source;
-  if (!source.experiment.empty()) return source;
-  source.experiment = request.from.run / kConfigName;
+  if (request.start == RunRequest::Start::kNew) return source;
+  if (source.experiment.empty()) source.experiment = request.from.run / kConfigName;
   if (request.start == RunRequest::Start::kFork) {
     const int64_t step = readable_step(request.from);
     if (step >= 0) source.experiment = CheckpointFolder(request.from.run).path(step) / kConfigName;
@@ -48,6 +46,11 @@ ExperimentRequest source_of(const RunRequest& request, int num_ranks) {
 
 }  // namespace
 
+std::string no_checkpoint_to_fork(const fs::path& run) {
+  return run.string() +
+         ": has no checkpoint to fork; a run makes them with checkpoint.every, and at its end.";
+}
+
 void check_before_launch(const RunRequest& request, int num_ranks) {
   const ExperimentRequest source = source_of(request, num_ranks);
   const ExperimentFile file = ExperimentFile::load(source.experiment, source.overrides);
@@ -57,9 +60,7 @@ void check_before_launch(const RunRequest& request, int num_ranks) {
   if (request.start == RunRequest::Start::kNew) return;
   const int64_t step = readable_step(request.from);
   if (request.start == RunRequest::Start::kFork && step < 0) {
-    throw ConfigError(request.from.run.string() +
-                      ": has no checkpoint to fork; a run makes them with checkpoint.every, and at "
-                      "its end.");
+    throw ConfigError(no_checkpoint_to_fork(request.from.run));
   }
   if (request.start == RunRequest::Start::kFork) return;
   const auto before = experiment_before(request.from, step, host);
@@ -86,7 +87,13 @@ int run_rank(const RunRequest& asked, const RankEnvironment& environment) {
   request.source = source_of(request, environment.size);
   return run_as_rank(request.source, environment, [&](JoinedRank& joined) {
     RankRun run(request, joined);
-    return run.run();
+    try {
+      return run.run();
+    } catch (const Error& error) {
+      // At once: what ends with the run may have to wait for a disk.
+      joined.world.report_failure(static_cast<int>(error.exit_code()), error.what());
+      throw;
+    }
   });
 }
 

@@ -26,6 +26,9 @@ struct RunRequest {
 /// plugins, and that a run that goes on is still the same. Errors: ConfigError, PluginError.
 void check_before_launch(const RunRequest& request, int num_ranks);
 
+/// Why a run cannot be forked.
+std::string no_checkpoint_to_fork(const std::filesystem::path& run);
+
 /// [local] The newest run of an experiment's name, `runs/<name>-<n>`. Errors: as
 /// check_before_launch().
 std::optional<std::filesystem::path> newest_run_of(const ExperimentRequest& source, int num_ranks);

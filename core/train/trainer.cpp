@@ -286,10 +286,14 @@ std::string Trainer::trouble(const GuardVerdict& verdict, const StepSums& sums, 
   return place.empty() ? text : text + "; " + place;
 }
 
-double Trainer::validate() {
-  enter(kEvaluation);
+void Trainer::synchronize() {
   if (before_update_) before_update_();
   plugins_.sharding->synchronize();
+}
+
+double Trainer::validate() {
+  enter(kEvaluation);
+  synchronize();
   point_.val_loss =
       evaluate({*plugins_.model, *plugins_.data, units_, *batcher_, world_, policy_,
                 [this] { enter(kEvaluation); }},

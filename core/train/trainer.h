@@ -72,6 +72,9 @@ class Trainer {
   StepRecord step(bool stop = false, double save = 0);
   GuardAction action() const { return action_; }
   const StepVotes& votes() const { return votes_; }
+  /// [collective] Makes the state that of one training, where ranks part between synchronizations:
+  /// before a save.
+  void synchronize();
   /// [collective] Mean validation loss, which becomes part of the point.
   double validate();
 

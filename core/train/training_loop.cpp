@@ -58,18 +58,34 @@ void TrainingLoop::one_step() {
   }
   if (checkpoints != nullptr) {
     trainer_.enter("saving");
-    checkpoints->go_on(trainer_.votes().save);
+    if (!saved([&] { checkpoints->go_on(trainer_.votes().save); })) return;
     note_checkpoint_times(record);
   }
   trainer_.enter("recording");
   control_.observer.on_step(record);
   last_ = record;
+  trainer_.enter("guard");
   if (heed_guard(record)) return;
   const bool last = trainer_.finished_steps() == experiment_.steps;
   totals_.stopped = trainer_.votes().stop && !last;
   const CheckpointConfig& config = experiment_.checkpoint;
   const bool regular = config.every > 0 && trainer_.finished_steps() % config.every == 0;
-  if (regular || totals_.stopped || (last && config.at_end)) save();
+  const bool to_go_on = totals_.stopped || (last && config.at_end);
+  if (!to_go_on && !regular) return;
+  saved([&] { save(to_go_on ? Checkpointer::Need::kToGoOn : Checkpointer::Need::kOptional); });
+}
+
+/// Runs what saves. Where the guard rolls back, a state that is not finite is a reason to: then it
+/// returns false.
+bool TrainingLoop::saved(const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (const DivergedError& error) {
+    if (experiment_.guard.non_finite != "rollback") throw;
+    roll_back(error.what());
+    return false;
+  }
 }
 
 /// At the end of training, and every so many steps.
@@ -82,42 +98,54 @@ bool TrainingLoop::due(int64_t every) const {
 bool TrainingLoop::heed_guard(const StepRecord& record) {
   const GuardAction action = trainer_.action();
   if (action == GuardAction::kStop) {
+    finish_checkpoint();  // it is of a state before this one
     throw DivergedError(record.trouble +
                         "; look at the data and the learning rate, or set "
                         "another action in [guard].");
   }
   if (action != GuardAction::kRollback) return false;
-  roll_back(record);
+  roll_back(record.trouble);
   return true;
 }
 
-void TrainingLoop::roll_back(const StepRecord& record) {
-  TrainingPoint bad = trainer_.point();
+/// What is on its way is published, unless it is of a state that is not finite.
+void TrainingLoop::finish_checkpoint() {
+  if (control_.checkpoints == nullptr) return;
+  try {
+    control_.checkpoints->finish();
+  } catch (const DivergedError&) {
+    return;  // training ends, or goes back, for a better reason
+  }
+}
+
+void TrainingLoop::roll_back(const std::string& reason) {
+  const TrainingPoint bad = trainer_.point();
   if (bad.rollbacks >= experiment_.guard.max_rollbacks) {
-    throw DivergedError(record.trouble + ", after " + std::to_string(bad.rollbacks) +
+    throw DivergedError(reason + ", after " + std::to_string(bad.rollbacks) +
                         " rollbacks (guard.max_rollbacks).");
   }
   trainer_.enter("rollback");
-  if (control_.checkpoints != nullptr) control_.checkpoints->finish();
+  finish_checkpoint();
   if (!control_.load_newest || !control_.load_newest()) {
-    throw DivergedError(record.trouble +
-                        ", and there is no checkpoint to go back to; set "
-                        "checkpoint.every.");
+    throw DivergedError(reason +
+                        ", and there is no checkpoint to go back to yet (checkpoint.every = " +
+                        std::to_string(experiment_.checkpoint.every) + ").");
   }
   TrainingPoint point = trainer_.point();
   point.next_sample = bad.next_sample;  // the samples after the bad ones
   point.rollbacks = bad.rollbacks + 1;
   const int64_t step = point.step;
   trainer_.go_on(std::move(point));
-  control_.observer.on_rollback(step, record.trouble);
-  save();  // or a run that breaks off now would meet the bad samples again
+  control_.observer.on_rollback(step, "step " + std::to_string(bad.step) + ": " + reason);
+  save(Checkpointer::Need::kOptional);  // or a run that breaks off now would meet them again
   totals_.stopped = trainer_.votes().stop;
 }
 
-void TrainingLoop::save() {
+void TrainingLoop::save(Checkpointer::Need need) {
   if (control_.checkpoints == nullptr) return;
   trainer_.enter("saving");
-  control_.checkpoints->save(trainer_.point());
+  trainer_.synchronize();
+  control_.checkpoints->save(trainer_.point(), need);
 }
 
 void TrainingLoop::note_checkpoint_times(StepRecord& record) {

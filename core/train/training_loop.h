@@ -43,8 +43,10 @@ class TrainingLoop {
   void run_steps();
   void one_step();
   bool heed_guard(const StepRecord& record);
-  void roll_back(const StepRecord& record);
-  void save();
+  void roll_back(const std::string& reason);
+  bool saved(const std::function<void()>& work);
+  void save(Checkpointer::Need need);
+  void finish_checkpoint();
   void note_checkpoint_times(StepRecord& record);
   bool due(int64_t every) const;
   RunResult result(double seconds);

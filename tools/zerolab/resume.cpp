@@ -60,11 +60,7 @@ void fetch(const ResumeFlags& flags) {
 int resume(ResumeFlags flags, const CommandLine& line) {
   fetch(flags);
   const RunRequest request = request_from_run(flags, RunRequest::Start::kResume);
-  if (is_finished(request.from.run) && request.from.newest()) {
-    print(request.from.run.string() +
-          ": is finished; to train further, fork it with another number of steps.\n");
-    return 0;
-  }
+  if (is_finished(request.from.run) && request.from.newest()) return tell_finished(request, flags);
   return train(request, flags, line);
 }
 
@@ -85,9 +81,11 @@ void add_resume(CLI::App& app, CommandLine& line) {
       ->type_name("REMOTE");
   verb->footer(
       "Another sharding strategy or number of ranks may be chosen: on the same ranks the result is "
-      "the same to the last bit, on others within rounding (1, 2 and 4 ranks of one thread: to the "
-      "last bit). Values that change results may not change; fork the run for that.\n"
-      "Rows and checkpoints after the one that it goes on from are superseded.\n\n"
+      "the same to the last bit, on others within rounding (between 1, 2 and 4 ranks of one thread "
+      "and with the same micro_batch_size: to the last bit). Values that change results may not "
+      "change; fork the run for that.\n"
+      "Rows of steps after the checkpoint that it goes on from move to metrics.superseded.jsonl; "
+      "checkpoints of later steps are removed.\n\n"
       "Examples:\n"
       "  zerolab resume runs/experiment-1\n"
       "  zerolab resume runs/experiment-1 --ranks 4 sharding.plugin=NAME\n"

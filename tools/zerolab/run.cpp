@@ -23,6 +23,10 @@ struct RunFlags : TrainingFlags {
 /// The run that `--resume auto` goes on with; empty if it has to start one.
 std::filesystem::path run_to_go_on(const RunFlags& flags, const RunRequest& request) {
   if (!flags.run_dir.empty()) {
+    std::error_code error;
+    // Whoever made it, or was killed while making it: nothing is in it.
+    if (std::filesystem::is_empty(flags.run_dir, error))
+      std::filesystem::remove(flags.run_dir, error);
     return std::filesystem::exists(flags.run_dir) ? std::filesystem::path(flags.run_dir)
                                                   : std::filesystem::path();
   }
@@ -36,14 +40,11 @@ int run(const RunFlags& flags, const CommandLine& line) {
   if (flags.resume == "auto" && read_rank_environment().restart_of.empty()) {
     const std::filesystem::path folder = run_to_go_on(flags, request);
     const bool finished = !folder.empty() && is_finished(folder);
-    if (finished && !flags.run_dir.empty()) {
-      print(folder.string() + ": is finished; nothing is left to do.\n");
-      return 0;
-    }
-    if (!folder.empty() && !finished) {
+    if (!folder.empty() && (!finished || !flags.run_dir.empty())) {
       request.start = RunRequest::Start::kResume;
       request.from = parse_checkpoint_name(folder.string());
     }
+    if (finished && !flags.run_dir.empty()) return tell_finished(request, flags);
   }
   return train(request, flags, line);
 }

@@ -1,8 +1,12 @@
 #include "training_flags.h"
 
 #include <cctype>
+#include <fstream>
+#include <iterator>
 
 #include "zerolab/error.h"
+
+#include "output.h"
 
 namespace zerolab {
 namespace {
@@ -96,6 +100,18 @@ RunRequest training_request(const TrainingFlags& flags) {
   request.json = flags.json;
   request.max_seconds = parse_duration(flags.max_time);
   return request;
+}
+
+int tell_finished(const RunRequest& request, const TrainingFlags& flags) {
+  check_before_launch(request, flags.experiment.ranks);
+  if (flags.json) {
+    std::ifstream summary(request.from.run / "summary.json");
+    print(std::string(std::istreambuf_iterator<char>(summary), {}));
+  } else {
+    print(request.from.run.string() +
+          ": is finished; to train further, fork it with another number of steps.\n");
+  }
+  return 0;
 }
 
 int train(const RunRequest& request, const TrainingFlags& flags, const CommandLine& line) {

@@ -28,6 +28,10 @@ RunRequest training_request(const TrainingFlags& flags);
 /// Checks and trains, here or on ranks of our own.
 int train(const RunRequest& request, const TrainingFlags& flags, const CommandLine& line);
 
+/// A finished run has nothing to go on with; says so, or prints its summary as JSON. Errors:
+/// ConfigError if it is asked for with other values.
+int tell_finished(const RunRequest& request, const TrainingFlags& flags);
+
 /// "55m", "1h30m", "90s", "1:30:00" in seconds; 0 for an empty text. Errors: ConfigError.
 double parse_duration(const std::string& text);
 

@@ -106,6 +106,13 @@ inline void make_run(const fs::path& run) {
   write(run / "metrics.h5", "not for the mirror");
 }
 
+/// The line of a session in sessions.jsonl.
+inline std::string session(const std::string& started, int64_t first_step = 1,
+                           const std::string& source = "") {
+  return "{\"first_step\":" + std::to_string(first_step) + ",\"started\":\"" + started +
+         "\",\"source\":\"" + source + "\"}\n";
+}
+
 /// All files below, with what is in them.
 inline std::map<std::string, std::string> contents(const fs::path& folder) {
   std::map<std::string, std::string> result;

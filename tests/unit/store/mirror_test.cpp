@@ -201,7 +201,57 @@ TEST_CASE("an rclone that hangs ends with the mirror") {
     wait_for([] { return !lines_of("pid").empty(); });
   }
   CHECK(::kill(std::stoi(lines_of("pid").at(0)), 0) != 0);
+}
+
+TEST_CASE("a mirror that ends without finish tells which checkpoints it drops") {
+  const ScratchFolder scratch;
+  for (const int64_t step : {1, 2}) make_checkpoint("run", step, std::to_string(step));
+  const FakeRclone fake("echo $$ >pid; exec sleep 1000");
+  Told told;
+  {
+    Mirror mirror("mirror", "run", told.here(), kNoPause);
+    mirror.push(1);
+    wait_for([] { return !lines_of("pid").empty(); });
+    mirror.push(2);
+    mirror.push(3);  // pruned
+  }
+  const auto sentences = told.sentences();
+  REQUIRE(sentences.size() == 1);
+  CHECK_THAT(sentences[0],
+             Contains("The mirror \"mirror\" lacks the checkpoint of step 1, the checkpoint of "
+                      "step 2, the run's last records, because ") &&
+                 Contains(fs::absolute("run").string()));
+}
+
+TEST_CASE("a mirror that ends with nothing left to copy says nothing") {
+  const ScratchFolder scratch;
+  make_checkpoint("run", 1, "one");
+  Told told;
+  {
+    Mirror mirror("mirror", "run", told.here(), kNoPause);
+    mirror.push(1);
+    wait_for([] { return fs::exists("mirror/run/checkpoints/step-000000001/manifest.json"); });
+    mirror.finish(kLong);
+  }
+  { const Mirror idle("mirror", "run", told.here(), kNoPause); }
   CHECK(told.sentences().empty());
+}
+
+TEST_CASE("finish ends early when it is asked to, and tells what is missing") {
+  const ScratchFolder scratch;
+  make_checkpoint("run", 1, "one");
+  const FakeRclone fake("echo $$ >pid; exec sleep 1000");
+  Told told;
+  {
+    Mirror mirror("mirror", "run", told.here(), kNoPause);
+    mirror.push(1);
+    int asked = 0;
+    mirror.finish(1e6, [&] { return ++asked == 3; });
+    CHECK(asked == 3);
+  }
+  const auto sentences = told.sentences();
+  REQUIRE(sentences.size() == 1);
+  CHECK_THAT(sentences[0], Contains("lacks the checkpoint of step 1, ") && !Contains(" s that"));
 }
 
 TEST_CASE("a key that names no remote of rclone's is an error of the configuration") {
@@ -214,6 +264,9 @@ TEST_CASE("a key that names no remote of rclone's is an error of the configurati
                                                         Contains("rclone config"));
   CHECK_THROWS_AS(Mirror::check(":nosuch:bucket"), ConfigError);
   CHECK_THROWS_AS(Mirror::check(""), ConfigError);
+  for (const char* remote : {"nosuch:bucket", ""})
+    CHECK_THROWS_WITH(Mirror::check(remote, "--mirror"),
+                      Contains("--mirror: ") && !Contains("checkpoint.mirror"));
   const Variable here("RCLONE_CONFIG_MINE_TYPE", "memory");
   CHECK_NOTHROW(Mirror::check("mine:bucket"));
 }
@@ -228,6 +281,8 @@ TEST_CASE("an rclone that is missing or too old is an error of the configuration
   CHECK_THROWS_AS(Mirror::check("folder"), ConfigError);
   CHECK_THROWS_WITH(Mirror::check("folder"),
                     Contains("not in PATH") && Contains("apt-get install rclone"));
+  CHECK_THROWS_WITH(Mirror::check("folder", "--mirror"),
+                    Contains("--mirror: the program rclone") && !Contains("checkpoint.mirror"));
 }
 
 }  // namespace zerolab

@@ -181,6 +181,15 @@ TEST_CASE("a damaged or missing metrics.h5 is made again, equal to the one befor
   }
 }
 
+TEST_CASE("a metrics.jsonl that a loss of power left empty is made again, too") {
+  const ScratchFolder folder;
+  add_rows(*begin_run(), 1, 5, 0);
+  const std::string journal = read_file("run/metrics.jsonl");
+  std::ofstream("run/metrics.jsonl", std::ios::trunc);
+  reopen_run(5, 1);
+  CHECK(read_file("run/metrics.jsonl") == journal);
+}
+
 TEST_CASE("a missing metrics.jsonl is made again from metrics.h5, byte by byte") {
   const ScratchFolder folder;
   add_rows(*begin_run(), 1, 5, 0);
