@@ -122,12 +122,14 @@ void CheckpointConfig::describe(Describe<CheckpointConfig>& d) {
       .unit("steps")
       .at_least(0)
       .keeps_results();
-  d.field("at_end", &CheckpointConfig::at_end, "a checkpoint after the last step").keeps_results();
+  d.field("at_end", &CheckpointConfig::at_end,
+          "a checkpoint after the last step; a run that is stopped saves itself in any case")
+      .keeps_results();
   d.field("keep_last", &CheckpointConfig::keep_last, "newest checkpoints that are kept")
       .at_least(1)
       .keeps_results();
   d.field("keep_every", &CheckpointConfig::keep_every,
-          "checkpoints of every so many steps are kept for ever; 0: none")
+          "checkpoints of steps that are multiples of this are never pruned; 0: none")
       .unit("steps")
       .at_least(0)
       .keeps_results();
@@ -139,7 +141,8 @@ void CheckpointConfig::describe(Describe<CheckpointConfig>& d) {
           "write checkpoints while training goes on; needs memory for a copy of the state")
       .keeps_results();
   d.field("on_error", &CheckpointConfig::on_error,
-          "what a checkpoint that cannot be written does to the run")
+          "what a checkpoint that cannot be written does to the run; the last one always stops it, "
+          "a mirror never does")
       .one_of({"stop", "continue"})
       .keeps_results();
   d.field("mirror", &CheckpointConfig::mirror,

@@ -28,12 +28,12 @@ namespace zerolab {
 
 class Mirror {
  public:
-  /// Told sentences, from the mirror's thread or from finish(); must not throw.
+  /// Told sentences, from the mirror's thread, finish() or the destructor; must not throw.
   using Tell = std::function<void(const std::string&)>;
 
-  /// `origin` is what the user gave it with; the message begins so. Errors: ConfigError if rclone is
-  /// not in PATH or too old, or `remote` is no remote of it. A remote that cannot be reached now is
-  /// no error.
+  /// `origin` is what the user gave it with; the message begins so. Errors: ConfigError if rclone
+  /// is not in PATH or too old, or `remote` is no remote of it. A remote that cannot be reached now
+  /// is no error.
   static void check(const std::string& remote,
                     const std::string& origin = "key 'checkpoint.mirror'");
 
@@ -49,18 +49,18 @@ class Mirror {
   /// is passed over, also while it is being copied.
   void push(int64_t step);
   /// Waits until all is mirrored, with the run's small files as they are then, at most so long, and
-  /// not once `give_up`, which is asked a few times a second, says so; tells what is not. Nothing is
-  /// mirrored after that.
+  /// not once `give_up`, which is asked a few times a second, says so; tells what is not. Nothing
+  /// is mirrored after that.
   void finish(double seconds, const std::function<bool()>& give_up = {});
 
   /// Brings the newest complete checkpoint, or that of `step` if it is not negative, and the run's
-  /// small files from the mirror into `run`, which is made if missing. All comes under partial
-  /// names first and is compared with the mirror. What `run` has stays as it is, and no summary.json
-  /// comes, unless it has no complete checkpoint at all: then the mirror's small files replace those
-  /// there.
-  /// Returns the step; nothing if the mirror has none. Errors: StoreError (mirror not reachable, of
-  /// another run than the one in `run`, a process writes `run`, disk full, ...), then no partial
-  /// name stays; ConfigError if rclone is not in PATH.
+  /// small files from the mirror into `run`, which is made if missing, and locked meanwhile. All
+  /// comes under partial names first and is compared with the mirror. What `run` has stays as it
+  /// is, and no summary.json comes, unless it has no complete checkpoint at all: then the mirror's
+  /// small files replace those there.
+  /// Returns the step; nothing if the mirror has none. Errors: StoreError (mirror not reachable, or
+  /// of another run than the one in `run`; another process writes `run`; disk full, ...), then no
+  /// partial name stays; ConfigError if rclone is not in PATH.
   static std::optional<int64_t> fetch(const std::string& remote, const std::filesystem::path& run,
                                       int64_t step = -1);
 

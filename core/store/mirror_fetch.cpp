@@ -129,7 +129,8 @@ class Fetch {
     fail(reason);
   }
 
-  /// `files_there`: of the mirrored run. A run that has checkpoints and no summary goes on: it gets none.
+  /// `files_there`: of the mirrored run. A run that has checkpoints and no summary goes on: it gets
+  /// none.
   void bring_small_files(const std::set<std::string>& files_there, bool replace) const {
     std::set<std::string> names = files_there;
     std::erase_if(names, [&](const std::string& name) {

@@ -8,8 +8,8 @@
 // votes at the step's end, so that every rank takes the same turn. finish() before the end.
 // Ranks: collective, except where it says otherwise.
 // Errors: with on_error "stop", or for one that the run needs: StoreError on every rank with the
-// cause of the first that failed; with "continue" the cause is told and training goes on. DivergedError in either case if a value
-// is not finite. The checkpoints before are intact.
+// cause of the first that failed; with "continue" the cause is told and training goes on.
+// DivergedError in either case if a value is not finite. The checkpoints before are intact.
 
 #include <chrono>
 #include <cstddef>

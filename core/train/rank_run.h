@@ -13,16 +13,13 @@
 #include "distributed/stop_signals.h"
 #include "store/mirror.h"
 #include "store/run_folder.h"
+#include "train/checkpoint_loader.h"
 #include "train/checkpointer.h"
 #include "train/progress.h"
 #include "train/session.h"
 #include "train/training_loop.h"
 
 namespace zerolab {
-
-/// [local] The experiment that a checkpoint was saved with (step -1: that the run was started
-/// with), as it was on the ranks of then.
-Experiment experiment_before(const CheckpointName& name, int64_t step, PluginHost& host);
 
 class RankRun {
  public:
@@ -38,13 +35,8 @@ class RankRun {
  private:
   bool is_first_rank() const { return joined_.ranks.rank() == 0; }
   void load();
-  int64_t find_whole_checkpoint();
-  void tell_damaged(const std::filesystem::path& own_run) const;
   void check_may_start_over() const;
   void remove_later_checkpoints();
-  void load_step(const std::filesystem::path& run, int64_t step, const Experiment& before,
-                 bool fork);
-  void note_differences(const CheckpointManifest& manifest, const Experiment& before);
   void tell_start() const;
   void open_folder();
   SessionInfo session_info() const;
@@ -52,8 +44,7 @@ class RankRun {
   CheckpointerSettings checkpointer_settings();
   CheckpointManifest manifest_of_run() const;
   bool stop_requested() const;
-  bool load_newest();
-  void finish_mirror();
+  void finish_mirror(bool stopped);
   void finish(RunResult result);
   std::FILE* out() const;
 
@@ -64,9 +55,8 @@ class RankRun {
   std::chrono::steady_clock::time_point started_;
   TrainingPlugins plugins_;
   Trainer trainer_;
-  std::vector<std::string> notes_;  // about where it begins, for the user
+  CheckpointLoader loader_;
   int64_t loaded_step_ = 0;
-  std::vector<std::pair<int64_t, std::string>> damaged_;  // step, and what is wrong with it
   RunDescription description_;
   std::map<std::string, std::string> environment_;  // rank 0
   std::filesystem::path folder_path_;

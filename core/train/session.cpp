@@ -7,6 +7,7 @@
 #include "store/checkpoint_folder.h"
 #include "store/mirror.h"
 #include "store/run_folder.h"
+#include "train/checkpoint_loader.h"
 #include "train/rank_run.h"
 
 namespace zerolab {

@@ -8,6 +8,7 @@ that can damage or lose what was uploaded, or be silent.
 """
 
 import filecmp
+import json
 import os
 import pathlib
 import random
@@ -86,6 +87,11 @@ class MirrorOnS3(unittest.TestCase):
             "RCLONE_CONFIG_SHELF_REGION": "us-east-1", "RCLONE_RETRIES": "1", "RCLONE_LOW_LEVEL_RETRIES": "1"}
         self.run_folder = self.scratch / "runs" / "gpt-1"
 
+    def write_sessions(self, *started):
+        """The first begins at the beginning, the others after step 1."""
+        lines = [{"first_step": min(i, 1) + 1, "started": text, "source": ""} for i, text in enumerate(started)]
+        (self.run_folder / "sessions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
     def mirror(self, steps, remote="shelf:bucket/runs"):
         mirror = Mirror(remote, self.run_folder, self.environment)
         for step in steps:
@@ -131,6 +137,35 @@ class MirrorOnS3(unittest.TestCase):
         self.assertEqual(self.fetch(), (0, "none"))
         self.assertEqual(self.fetch("shelf:nosuchbucket"), (0, "none"))
         self.assertFalse(self.run_folder.exists())
+
+    def test_a_bucket_that_holds_another_run_of_the_same_name_is_left_as_it_is(self):
+        make_run(self.run_folder, [1], megabytes=1)
+        self.write_sessions("2026-11-30T08:00:00Z")
+        self.assertEqual(self.mirror([1]), [])
+        self.write_sessions("2026-12-01T08:00:00Z")
+        puts = len(self.relay.puts)
+        told = self.mirror([1])
+        self.assertEqual(len(told), 1, told)
+        self.assertIn('"shelf:bucket/runs/gpt-1" holds another run of this name', told[0])
+        self.assertEqual(len(self.relay.puts), puts)
+        code, sentence = self.fetch()
+        self.assertEqual(code, 4)
+        self.assertIn("holds another run than", sentence)
+
+    def test_what_a_run_took_back_is_taken_back_in_the_bucket(self):
+        make_run(self.run_folder, [1, 2, 3], megabytes=1)
+        self.write_sessions("2026-11-30T08:00:00Z")
+        (self.run_folder / "summary.json").write_text("{}")
+        self.assertEqual(self.mirror([1, 2, 3]), [])
+        (self.run_folder / "summary.json").unlink()
+        for step in (2, 3):
+            shutil.rmtree(self.run_folder / "checkpoints" / f"step-{step:09}")
+        self.write_sessions("2026-11-30T08:00:00Z", "2026-12-01T08:00:00Z")
+        self.assertEqual(self.mirror([1]), [])
+        self.assertEqual(self.manifests(), ["runs/gpt-1/checkpoints/step-000000001/manifest.json"])
+        lost = self.run_folder.rename(self.scratch / "lost")
+        self.assertEqual(self.fetch(), (0, "1"))
+        self.assert_same(lost, self.run_folder)
 
     def test_a_server_that_is_killed_is_told_about_and_the_next_checkpoint_is_mirrored_after_its_restart(self):
         make_run(self.run_folder, [1, 2])

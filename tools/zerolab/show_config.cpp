@@ -7,6 +7,7 @@
 #include "zerolab/error.h"
 
 #include "experiment/experiment.h"
+#include "experiment/host_keys.h"
 #include "host/plugin_host.h"
 #include "output.h"
 #include "verbs.h"
@@ -33,7 +34,9 @@ void add_show_config(CLI::App& app, CommandLine&) {
   verb->footer(
       "The output is an experiment itself: save it, and it runs the same.\n\nExamples:\n"
       "  zerolab show-config experiment.toml\n"
-      "  zerolab show-config experiment.toml steps=10 sharding.plugin=NAME --ranks 4");
+      "  zerolab show-config experiment.toml steps=10 sharding.plugin=NAME --ranks 4\n\n"
+      "Keys that belong to no plugin (for a plugin's: zerolab plugins inspect KIND/NAME):\n" +
+      describe_host_keys());
   verb->callback([flags] { show_config(*flags); });
 }
 

@@ -7,6 +7,7 @@
 #include "mirror_scratch.h"
 #include "store/checkpoint_folder.h"
 #include "store/mirror.h"
+#include "train/resumption.h"
 
 namespace zerolab {
 
@@ -87,6 +88,22 @@ TEST_CASE("fetch that cannot read the mirror says so and leaves no partial name"
   CHECK_THROWS_WITH(
       Mirror::fetch("nosuch:bucket", "run"),
       Contains("the mirror \"nosuch:bucket/run\" cannot be read: ") && Contains("find section"));
+}
+
+TEST_CASE("RUN@best is not fetched, because the best is not known before all are here") {
+  const ScratchFolder scratch;
+  make_run("run");
+  for (const int64_t step : {1, 2}) make_checkpoint("run", step, std::to_string(step));
+  REQUIRE(mirror_all("mirror", "run", {1, 2}).empty());
+  CHECK(fetch_missing("run@best", "mirror").empty());  // here already
+  fs::remove_all("run");
+  CHECK_THROWS_AS(fetch_missing("run@best", "mirror"), ConfigError);
+  CHECK_THROWS_WITH(fetch_missing("run@best", "mirror"),
+                    Contains("--mirror: 'run@best' cannot be fetched") && Contains("step"));
+  CHECK_FALSE(fs::exists("run"));
+  CHECK_THAT(fetch_missing("run@1", "mirror"), Contains("step 1 "));
+  CHECK_THROWS_WITH(fetch_missing("lost", "nosuch:bucket"),
+                    Contains("--mirror: \"nosuch:\"") && !Contains("checkpoint.mirror"));
 }
 
 }  // namespace zerolab
