@@ -76,7 +76,7 @@ int64_t CheckpointLoader::find_whole(const CheckpointName& name) {
   return step.value_or(-1);
 }
 
-/// Out of the way of the checkpoints to come, and kept to be looked at; another's run is left alone.
+/// Out of the way of the checkpoints to come, and kept to be looked at.
 void CheckpointLoader::tell_damaged(const fs::path& own_run) const {
   const CheckpointFolder folder(own_run);
   for (const auto& [step, damage] : damaged_) {

@@ -34,8 +34,8 @@ class CheckpointLoader {
   /// For a run that goes back in its own folder. False if it has no checkpoint.
   bool load_newest(const std::filesystem::path& own_run);
 
-  /// [local] Rank 0: warns of the damaged ones that load() passed over, and sets those of an own run
-  /// aside; another's (an empty path) are left alone.
+  /// [local] Rank 0: warns of the damaged ones that load() passed over, and sets those of an own
+  /// run aside; another's (an empty path) are left alone.
   void tell_damaged(const std::filesystem::path& own_run) const;
   /// [local] What the user should know about where the run begins.
   std::vector<std::string>& notes() { return notes_; }

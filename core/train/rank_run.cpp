@@ -130,7 +130,8 @@ void RankRun::load() {
   loaded_step_ = step;
 }
 
-/// A run without checkpoints begins anew; a fork began elsewhere, and what a mirror has is not lost.
+/// A run without checkpoints begins anew; a fork began elsewhere, and what a mirror has is not
+/// lost.
 void RankRun::check_may_start_over() const {
   const fs::path& run = request_.from.run;
   if (request_.start == RunRequest::Start::kFork) throw ConfigError(no_checkpoint_to_fork(run));
