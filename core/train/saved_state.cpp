@@ -106,6 +106,28 @@ std::string checksum(const at::Tensor& data) {
   return xxh128({static_cast<const char*>(data.const_data_ptr()), data.nbytes()});
 }
 
+/// Whole parameters that a model computes with, where they stay between steps. Ranks that have not
+/// heard of each other's shards hold different ones.
+void compare_resident(const Parameters& parameters, Communicator& ranks) {
+  std::string mine;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& tensor = parameters.tensor(i);
+    const bool resident = tensor.storage().nbytes() >= tensor.nbytes();
+    mine += (resident ? checksum(tensor.detach()) : "-") + '\n';
+  }
+  const auto texts = gather_texts(ranks, mine);
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts.front()) continue;
+    const auto [a, b] =
+        std::mismatch(texts[rank].begin(), texts[rank].end(), texts.front().begin());
+    const auto parameter = static_cast<size_t>(std::count(texts[rank].begin(), a, '\n'));
+    throw PluginError("after loading, rank " + std::to_string(rank) + " computes with another '" +
+                      parameters.info(parameter).name +
+                      "' than rank 0 does: the sharding strategy has to publish what was loaded in "
+                      "state_restored()");
+  }
+}
+
 /// Copies of one piece have to be equal on all ranks that hold it.
 void compare_copies(const std::vector<StatePiece>& pieces, Communicator& ranks) {
   std::string mine;
@@ -202,6 +224,7 @@ std::vector<std::string> load_state(const LoadRequest& request, Communicator& ra
   }
   request.sharding.state_restored();
   compare_copies(pieces, ranks);
+  compare_resident(request.parameters, ranks);
   return notes;
 }
 

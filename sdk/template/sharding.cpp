@@ -45,10 +45,12 @@ class MySharding : public zerolab::Sharding {
   zerolab::GradientNorm gradient_norm() override { return reducer_->norm(); }
   void update(const zerolab::UpdateStep& step) override {
     optimizer_.update([this](const auto& range) { return reducer_->gradients(range); }, step);
-    flat_.publish(*world_);
+    state_restored();
     reducer_->release();
   }
   void discard() override { reducer_->release(); }
+  // Also after a checkpoint was loaded into what state() views.
+  void state_restored() override { flat_.publish(*world_); }
 
   std::vector<zerolab::StatePiece> state() override { return optimizer_.pieces(*parameters_); }
   zerolab::HeldBytes held_bytes() const override {

@@ -113,6 +113,13 @@ class Spoiled : public WrappedSharding {
   zerolab::Parameters* parameters_ = nullptr;
 };
 
+/// Loads its shards, and leaves what the model computes with as it was.
+class Forgetful : public WrappedSharding {
+ public:
+  using WrappedSharding::WrappedSharding;
+  void state_restored() override {}
+};
+
 /// The first error of ranks that load, of which `bad` is spoiled; "it loaded" without one.
 std::string error_of_spoiled(const Setting& s, int bad, const Spoiled::Spoil& spoil) {
   const Session session = loading(s, [&](zerolab::TrainingPlugins& plugins, int rank) {
@@ -251,6 +258,19 @@ TEST_CASE("copies of what is trained are compared where there are any") {
       CHECK_THAT(message, Catch::Matchers::Contains("otherwise than rank 0 does"));
     }
   }
+}
+
+TEST_CASE("a strategy that does not publish what was loaded is noticed") {
+  const zerolab::ScratchFolder scratch;
+  const Setting s = setting("zero2", 3);
+  save(s);
+  const Session session = loading(s, [](zerolab::TrainingPlugins& plugins, int) {
+    plugins.sharding = std::make_unique<Forgetful>(std::move(plugins.sharding));
+  });
+  on_ranks(session, [&](StandingRank& rank) {
+    CHECK_THROWS_WITH(load(session, rank, 4), Catch::Matchers::Contains("computes with") &&
+                                                  Catch::Matchers::Contains("state_restored()"));
+  });
 }
 
 TEST_CASE("ranks that are not spoiled load alike") {

@@ -142,6 +142,19 @@ def outsider_shards(package):
             assert said.startswith("outsider: zero2_plain against ddp"), said
 
 
+def outsider_resumes(package):
+    """A run under it goes on from its checkpoint with the same bits, under ddp too."""
+    folder = package.stage / "outsider"
+    words = (*SHARDED, "checkpoint.every=3", "checkpoint.keep_last=9", "--ranks", "3")
+    whole = package.train(folder / "experiment.toml", folder / "build", *words)
+    for strategy in ("zero2_plain", "ddp"):
+        package.run(package.tool, "resume", f"{package.run_folder}@3", f"sharding.plugin={strategy}",
+                    "--plugin-path", folder / "build", "--ranks", "3")
+        rows = [json.loads(line) for line in (package.run_folder / "metrics.jsonl").read_text().splitlines()]
+        for column in ("step", "loss", "grad_norm"):
+            assert [row[column] for row in rows] == [row[column] for row in whole], (strategy, column)
+
+
 def outsider_predicts(package):
     """What it says in a plan is what a run of it counts."""
     folder = package.stage / "outsider"
@@ -188,7 +201,7 @@ def templates_predict(package):
     check_counts(package.summary(folder / "templates.toml", folder / "build", "--ranks", "3"))
 
 
-STEPS = {step.__name__: step for step in (install, outsider, outsider_trains, outsider_shards, outsider_predicts,
+STEPS = {step.__name__: step for step in (install, outsider, outsider_trains, outsider_shards, outsider_resumes, outsider_predicts,
                                           templates, templates_train, templates_predict)}
 
 

@@ -82,7 +82,8 @@ def output_of(command, what, environment=None):
 def run_zerolab(binary, experiment, run_folder, environment=None):
     """Seconds of each step, tokens of a step, and the rest. To each step is added its share of what a run does outside
     of steps: writing metrics, progress lines, the one evaluation at the end."""
-    command = [binary, "run", *experiment, "--run-dir", run_folder, "--json"]
+    # No checkpoint at the end: the other side writes none.
+    command = [binary, "run", *experiment, "checkpoint.at_end=false", "--run-dir", run_folder, "--json"]
     summary = json.loads(output_of(command, "zerolab run", environment))
     rows = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
     seconds = [row["step_seconds"] for row in rows]

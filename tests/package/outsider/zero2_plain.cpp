@@ -51,12 +51,12 @@ class Zero2Plain : public zerolab::Sharding {
       return sum_.narrow(0, range.owned_offset, range.length);
     };
     optimizer_.update(gradients, step);
-    flat_.publish(*world_);
+    state_restored();
     discard();
   }
+  void state_restored() override { flat_.publish(*world_); }
   void discard() override { micro_batch_ = 0; }
   std::vector<zerolab::StatePiece> state() override { return optimizer_.pieces(*parameters_); }
-
   zerolab::HeldBytes held_bytes() const override {
     return {.parameters = flat_.bytes(),
             .gradients = 4 * sum_.numel() * (1 + static_cast<int64_t>(earlier_.size())),
