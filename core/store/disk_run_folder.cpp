@@ -166,6 +166,10 @@ void DiskRunFolder::fail(const StoreError& error) {
   failed_ = true;
   std::string reason = error.what();
   reason.pop_back();  // the full stop
+  if (!file_exists(path_ / kConfigName)) {
+    throw StoreError(reason + "; the run's folder " + path_.string() +
+                     " is not there any more, so see who removed or renamed it.");
+  }
   throw StoreError(reason + "; the " + std::to_string(num_rows_) + " rows before are safe in " +
                    path_.string() + ", so free some space there or look at the disk.");
 }

@@ -50,7 +50,7 @@ int64_t CheckpointLoader::load(const CheckpointName& name, bool fork) {
 
 bool CheckpointLoader::load_newest(const fs::path& own_run) {
   const int64_t step = find_whole({own_run});
-  if (joined_.ranks.rank() == 0) tell_damaged(own_run);
+  if (joined_.ranks.rank() == 0) tell_damaged(own_run, step);
   if (step < 0) return false;
   load_step(own_run, step, joined_.experiment, false);
   return true;
@@ -77,7 +77,7 @@ int64_t CheckpointLoader::find_whole(const CheckpointName& name) {
 }
 
 /// Out of the way of the checkpoints to come, and kept to be looked at.
-void CheckpointLoader::tell_damaged(const fs::path& own_run) const {
+void CheckpointLoader::tell_damaged(const fs::path& own_run, int64_t used) const {
   const CheckpointFolder folder(own_run);
   for (const auto& [step, damage] : damaged_) {
     std::string what =
@@ -92,6 +92,8 @@ void CheckpointLoader::tell_damaged(const fs::path& own_run) const {
     }
     log::warning(what + ": " + damage);
   }
+  if (damaged_.empty() || used < 0) return;
+  log::warning("going on from the checkpoint of step " + std::to_string(used));
 }
 
 void CheckpointLoader::load_step(const fs::path& run, int64_t step, const Experiment& before,

@@ -35,8 +35,8 @@ class CheckpointLoader {
   bool load_newest(const std::filesystem::path& own_run);
 
   /// [local] Rank 0: warns of the damaged ones that load() passed over, and sets those of an own
-  /// run aside; another's (an empty path) are left alone.
-  void tell_damaged(const std::filesystem::path& own_run) const;
+  /// run aside; another's (an empty path) are left alone. `used`: the step that was loaded instead.
+  void tell_damaged(const std::filesystem::path& own_run, int64_t used) const;
   /// [local] What the user should know about where the run begins.
   std::vector<std::string>& notes() { return notes_; }
   const std::vector<std::string>& notes() const { return notes_; }

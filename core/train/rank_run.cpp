@@ -197,12 +197,12 @@ void RankRun::open_folder() {
     environment_ = environment();
     if (request_.start == RunRequest::Start::kResume) {
       // Checkpoints go before the rows that they were saved after: none is ahead of the journal.
-      loader_.tell_damaged(request_.from.run);
+      loader_.tell_damaged(request_.from.run, loaded_step_);
       remove_later_checkpoints();
       folder_ = RunFolder::reopen(request_.from.run, loaded_step_, experiment_.resolved_toml,
                                   environment_, session_info(), real_files(), std::move(lock_));
     } else {
-      loader_.tell_damaged({});
+      loader_.tell_damaged({}, loaded_step_);
       folder_ = RunFolder::create(request_.run_dir, experiment_.name, experiment_.resolved_toml,
                                   environment_, session_info());
     }

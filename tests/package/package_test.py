@@ -201,8 +201,8 @@ def templates_predict(package):
     check_counts(package.summary(folder / "templates.toml", folder / "build", "--ranks", "3"))
 
 
-STEPS = {step.__name__: step for step in (install, outsider, outsider_trains, outsider_shards, outsider_resumes, outsider_predicts,
-                                          templates, templates_train, templates_predict)}
+STEPS = {step.__name__: step for step in (install, outsider, outsider_trains, outsider_shards, outsider_resumes,
+                                          outsider_predicts, templates, templates_train, templates_predict)}
 
 
 def main():
