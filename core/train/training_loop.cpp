@@ -100,8 +100,8 @@ bool TrainingLoop::heed_guard(const StepRecord& record) {
   if (action == GuardAction::kStop) {
     finish_checkpoint();  // it is of a state before this one
     throw DivergedError(record.trouble +
-                        "; look at the data and the learning rate, or set "
-                        "another action in [guard].");
+                        "; look at the data and the learning rate, and fork the run from a "
+                        "checkpoint with other values ([guard], scheduler.lr).");
   }
   if (action != GuardAction::kRollback) return false;
   roll_back(record.trouble);

@@ -16,6 +16,7 @@ import unittest
 import trial_run
 
 OWN_MOUNTS = "ZEROLAB_TEST_HAS_OWN_MOUNTS"
+PASSED_OVER = ("checkpoint.on_error=continue", "checkpoint.at_end=false")  # the last one is never passed over
 PAGE = 4096
 
 SAVES = """
@@ -117,7 +118,7 @@ class AFullDisk(trial_run.TrialRuns):
     def test_is_passed_over_if_that_is_wanted(self):
         for asynchronous in ("false", "true"):
             with self.subTest(asynchronous=asynchronous), self.small_disk_for_checkpoints():
-                out, errors = self.zerolab("resume", "r", f"checkpoint.async={asynchronous}", "checkpoint.on_error=continue")
+                out, errors = self.zerolab("resume", "r", f"checkpoint.async={asynchronous}", *PASSED_OVER)
                 warnings = errors.splitlines()
                 self.assertEqual(len(warnings), 2, errors)
                 for warning, step in zip(warnings, (8, 12)):
@@ -158,11 +159,17 @@ class AFolderThatNobodyMayWrite(trial_run.TrialRuns):
         self.assert_equal_runs("r", "alone")
 
     def test_is_passed_over_if_that_is_wanted(self):
-        _, errors = self.zerolab("resume", "r", "checkpoint.on_error=continue", user="unprivileged")
+        _, errors = self.zerolab("resume", "r", *PASSED_OVER, user="unprivileged")
         self.assertEqual(len(errors.splitlines()), 1, errors)
         self.assertIn("the checkpoint of step 12 is not there, and training goes on", errors)
         self.assertEqual(self.rows("r"), self.rows("alone"))
         self.assertEqual(self.checkpoints("r"), ["step-000000004", "step-000000008"])
+
+    def test_ends_a_run_that_would_end_without_what_it_trained(self):
+        _, errors = self.zerolab("resume", "r", "checkpoint.on_error=continue", expected=4, user="unprivileged")
+        self.assertIn("step-000000012.partial: cannot be made: Permission denied", errors)
+        self.assertEqual(self.rows("r"), self.rows("alone"))
+        self.assert_whole("r")
 
     def test_cannot_be_gone_back_in(self):
         _, errors = self.zerolab("resume", "r@4", expected=4, user="unprivileged")
