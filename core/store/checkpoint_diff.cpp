@@ -13,10 +13,6 @@ namespace {
 
 using Progress = std::function<void(int64_t, int64_t)>;
 
-std::string name_of(const PieceInfo& tensor) {
-  return "'" + tensor.parameter + "' (" + tensor.state + ")";
-}
-
 /// Sorted tensors of two sources, side by side: f(a, b) for those of both, g and h for others.
 template <typename Both, typename OnlyA, typename OnlyB>
 void merge(const std::vector<const SourceTensor*>& a, const std::vector<const SourceTensor*>& b,
@@ -129,8 +125,8 @@ CheckpointDiff diff_tensors(const TensorSource& a, const TensorSource& b, double
         if (compared.same_form()) compared.found = compare_blocks(one, other, more);
         diff.tensors.push_back(std::move(compared));
       },
-      [&](const SourceTensor& one) { diff.only_a.push_back(name_of(one.info)); },
-      [&](const SourceTensor& other) { diff.only_b.push_back(name_of(other.info)); });
+      [&](const SourceTensor& one) { diff.only_a.push_back(tensor_name(one.info)); },
+      [&](const SourceTensor& other) { diff.only_b.push_back(tensor_name(other.info)); });
   if (!parameters_only && !a.counters.empty() && !b.counters.empty())
     diff.counters = differing_counters(a.counters, b.counters, tolerance);
   return diff;

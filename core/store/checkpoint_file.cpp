@@ -117,6 +117,10 @@ std::string fill(FileLayer& files, const std::filesystem::path& path, int descri
 
 }  // namespace
 
+std::string tensor_name(const std::string& parameter, const std::string& state) {
+  return "'" + parameter + "' (" + state + ")";
+}
+
 std::string_view dtype_name(TensorDtype dtype) {
   return row_of(dtype).name;
 }

@@ -34,6 +34,13 @@ struct PieceInfo {
   TensorDtype dtype = TensorDtype::kFloat32;
   int64_t offset = 0, length = 0;
 };
+/// The state of a parameter's own value.
+inline constexpr const char* kParameterState = "parameter";
+/// "'head.weight' (exp_avg)", for messages.
+std::string tensor_name(const std::string& parameter, const std::string& state);
+inline std::string tensor_name(const PieceInfo& info) {
+  return tensor_name(info.parameter, info.state);
+}
 /// A piece in memory, which stays as it is while it is written.
 struct PieceData {
   PieceInfo info;

@@ -20,9 +20,6 @@ namespace {
 
 constexpr int64_t kBlockBytes = 256 << 10;  // stays in a core's cache
 
-std::string tensor_name(const PieceInfo& info) {
-  return "'" + info.parameter + "' (" + info.state + ")";
-}
 std::string tensor_name(const LocalInfo& info) {
   return "the local state '" + info.name + "'";
 }

@@ -16,10 +16,6 @@ namespace {
 
 using Key = std::pair<std::string, std::string>;  // parameter, state
 
-std::string quoted_name(const PieceInfo& tensor) {
-  return "'" + tensor.parameter + "' (" + tensor.state + ")";
-}
-
 std::string shape_text(const PieceInfo& tensor) {
   std::string text(dtype_name(tensor.dtype));
   text += " [";
@@ -58,7 +54,7 @@ void CheckpointReader::find_tensors() {
         whole.length = num_elements(info);
       } else if (whole.shape != info.shape || whole.dtype != info.dtype) {
         throw StoreError((folder_ / manifest_.files[file].name).string() + ": tensor " +
-                         quoted_name(info) + " is " + shape_text(info) + " here, but " +
+                         tensor_name(info) + " is " + shape_text(info) + " here, but " +
                          shape_text(whole) + " in " + manifest_.files[places.front().file].name +
                          "; all ranks have to save the same model, so take another checkpoint.");
       }
@@ -79,7 +75,7 @@ std::vector<CheckpointReader::Place> CheckpointReader::cover(const PieceInfo& te
   const auto check_reached = [&](int64_t reached, int64_t next) {
     if (reached >= next) return;
     throw StoreError(folder_.string() + ": no file holds " + elements_text(reached, next) +
-                     " of tensor " + quoted_name(tensor) +
+                     " of tensor " + tensor_name(tensor) +
                      "; the checkpoint is not whole, so take another one.");
   };
   std::vector<Place> cover;
@@ -122,11 +118,11 @@ void CheckpointReader::read(const PieceInfo& tensor, int64_t first, int64_t coun
                             void* out) const {
   const PieceInfo* found = find(tensor.parameter, tensor.state);
   if (found == nullptr) {
-    throw StoreError(folder_.string() + ": holds no tensor " + quoted_name(tensor) +
+    throw StoreError(folder_.string() + ": holds no tensor " + tensor_name(tensor) +
                      "; take another checkpoint, or the experiment that it was saved with.");
   }
   if (first < 0 || count < 0 || count > found->length - first) {
-    throw StoreError(folder_.string() + ": tensor " + quoted_name(tensor) + " has " +
+    throw StoreError(folder_.string() + ": tensor " + tensor_name(tensor) + " has " +
                      std::to_string(found->length) + " elements, so " + std::to_string(count) +
                      " from " + std::to_string(first) + " on cannot be read.");
   }

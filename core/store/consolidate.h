@@ -40,7 +40,5 @@ ConsolidatedFile consolidate(const CheckpointReader& checkpoint, const Consolida
 
 /// The key of a safetensors file's metadata that lists the states which it holds, with commas.
 inline constexpr const char* kStatesKey = "states";
-/// "parameter" is the state of a parameter's own value.
-inline constexpr const char* kParameterState = "parameter";
 
 }  // namespace zerolab

@@ -55,6 +55,12 @@ FileLayer& real_files() {
   return files;
 }
 
+std::filesystem::path whole_path(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::absolute(path, ignored).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
 std::string errno_text(int error) {
   return std::generic_category().message(error);
 }

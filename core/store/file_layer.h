@@ -33,6 +33,9 @@ class FileLayer {
 /// The layer that writes to the disk.
 FileLayer& real_files();
 
+/// Absolute, without a slash at the end.
+std::filesystem::path whole_path(const std::filesystem::path& path);
+
 /// The system's words for an errno value.
 std::string errno_text(int error);
 /// What to do about it, as a sentence's end.

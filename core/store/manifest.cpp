@@ -175,6 +175,13 @@ int read_whole(const std::filesystem::path& file, std::string& text) {
 
 }  // namespace
 
+int64_t checkpoint_bytes(const CheckpointManifest& manifest) {
+  int64_t bytes = 0;
+  for (const SealedFile& file : manifest.files) bytes += file.bytes;
+  for (const SavedText& text : manifest.texts) bytes += text.bytes;
+  return bytes;
+}
+
 std::string write_checkpoint_manifest(const CheckpointManifest& manifest) {
   TensorNumbers tensors;
   for (const SealedFile& file : manifest.files)

@@ -62,6 +62,9 @@ struct CheckpointManifest {
   std::vector<SavedText> texts;
 };
 
+/// Of all its files but the manifest itself.
+int64_t checkpoint_bytes(const CheckpointManifest& manifest);
+
 std::string write_checkpoint_manifest(const CheckpointManifest& manifest);
 /// `file` is what errors name. Errors: StoreError if the checksum is wrong, a field is missing or
 /// of another type, or the format is newer.

@@ -23,11 +23,6 @@ std::set<std::string> files_in(const std::filesystem::path& folder) {
 
 }  // namespace
 
-std::filesystem::path whole_path(const std::filesystem::path& run) {
-  const std::filesystem::path path = std::filesystem::absolute(run).lexically_normal();
-  return path.has_filename() ? path : path.parent_path();
-}
-
 std::string mirrored_run(const std::string& remote, const std::filesystem::path& run) {
   return join_remote(remote, whole_path(run).filename().string());
 }

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "store/file_layer.h"
 #include "store/manifest.h"
 #include "store/rclone.h"
 
@@ -17,8 +18,6 @@ inline constexpr const char* kSummaryName = "summary.json";
 /// Levels to list of a mirrored run, so that the files of its checkpoints are among them.
 inline constexpr int kDepthOfRun = 3;
 
-/// Absolute, without a '/' at the end.
-std::filesystem::path whole_path(const std::filesystem::path& run);
 /// The run's folder in the mirror.
 std::string mirrored_run(const std::string& remote, const std::filesystem::path& run);
 std::string mirrored_checkpoints(const std::string& remote, const std::filesystem::path& run);

@@ -68,13 +68,6 @@ class MadeFolders {
   std::vector<fs::path> made_;
 };
 
-/// Absolute, without a slash at the end.
-fs::path whole_path(const fs::path& dir) {
-  std::error_code ignored;
-  const fs::path path = fs::absolute(dir, ignored).lexically_normal();
-  return path.has_filename() ? path : path.parent_path();
-}
-
 /// Keeps what the last session was given, under its number. What is there already stays: then a
 /// process died after it, and what has the plain name now may be of a session that never began.
 void keep_for_session(FileLayer& files, const fs::path& folder, const std::string& stem,

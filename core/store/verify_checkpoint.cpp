@@ -51,10 +51,6 @@ class Tasks {
   int64_t done_ = 0;
 };
 
-std::string name_of(const PieceInfo& tensor) {
-  return "'" + tensor.parameter + "' (" + tensor.state + ")";
-}
-
 /// Empty if all elements are finite.
 std::string not_finite(const CheckpointReader& reader, const PieceInfo& tensor, Tasks& tasks) {
   const int64_t each = dtype_size(tensor.dtype);
@@ -66,7 +62,7 @@ std::string not_finite(const CheckpointReader& reader, const PieceInfo& tensor, 
     tasks.done(count * each);
     const int64_t found = first_not_finite(tensor.dtype, block.data(), count);
     if (found >= 0) {
-      return "tensor " + name_of(tensor) + " is not finite: its element " +
+      return "tensor " + tensor_name(tensor) + " is not finite: its element " +
              std::to_string(first + found) + " is infinite or no number.";
     }
   }
@@ -76,13 +72,6 @@ std::string not_finite(const CheckpointReader& reader, const PieceInfo& tensor, 
 void keep(std::vector<std::string> found, std::vector<std::string>& damage) {
   for (std::string& sentence : found)
     if (!sentence.empty()) damage.push_back(std::move(sentence));
-}
-
-int64_t file_bytes(const CheckpointManifest& manifest) {
-  int64_t bytes = 0;
-  for (const SealedFile& file : manifest.files) bytes += file.bytes;
-  for (const SavedText& text : manifest.texts) bytes += text.bytes;
-  return bytes;
 }
 
 /// The files by themselves: for a checkpoint whose tensors cannot be put together.
@@ -109,7 +98,7 @@ CheckpointVerdict verify_checkpoint(const std::filesystem::path& checkpoint, int
   }
   verdict.step = manifest.point.step;
   verdict.files = manifest.files.size() + manifest.texts.size();
-  verdict.bytes = file_bytes(manifest);
+  verdict.bytes = checkpoint_bytes(manifest);
 
   std::optional<CheckpointReader> reader;
   std::string not_whole;

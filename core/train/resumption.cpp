@@ -128,8 +128,7 @@ CheckpointName parse_checkpoint_name(const std::string& text) {
                       ": is no run's folder (it has no config.resolved.toml); name a folder that "
                       "`zerolab run` made, such as runs/NAME-1.");
   }
-  name.run = fs::absolute(name.run).lexically_normal();
-  if (!name.run.has_filename()) name.run = name.run.parent_path();
+  name.run = whole_path(name.run);
   return name;
 }
 

@@ -15,7 +15,6 @@
 namespace zerolab {
 namespace {
 
-constexpr const char* kParameter = "parameter";
 constexpr size_t kListed = 5;  // differences that an error names
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -39,11 +38,12 @@ std::string listed(const std::vector<std::string>& phrases) {
 void compare_parameters(const LoadRequest& request) {
   std::vector<std::string> differences;
   size_t matched = 0, saved = 0;
-  for (const PieceInfo& tensor : request.checkpoint.tensors()) saved += tensor.state == kParameter;
+  for (const PieceInfo& tensor : request.checkpoint.tensors())
+    saved += tensor.state == kParameterState;
   for (size_t i = 0; i < request.parameters.size(); ++i) {
     const ParameterInfo& info = request.parameters.info(i);
     if (info.numel == 0) continue;  // nothing to keep
-    const PieceInfo* tensor = request.checkpoint.find(info.name, kParameter);
+    const PieceInfo* tensor = request.checkpoint.find(info.name, kParameterState);
     if (tensor == nullptr) {
       differences.push_back("'" + info.name + "' is not in it");
     } else if (++matched; tensor->shape != info.shape) {
@@ -53,7 +53,7 @@ void compare_parameters(const LoadRequest& request) {
   }
   for (const PieceInfo& tensor : request.checkpoint.tensors()) {
     if (matched == saved) break;
-    if (tensor.state == kParameter && request.parameters.find(tensor.parameter) < 0) {
+    if (tensor.state == kParameterState && request.parameters.find(tensor.parameter) < 0) {
       differences.push_back("'" + tensor.parameter + "' is not in the model");
     }
   }
@@ -80,7 +80,7 @@ void load_piece(const LoadRequest& request, const StatePiece& piece) {
   if (piece.length == 0) return;  // no checkpoint holds tensors without elements
   const PieceInfo* tensor = request.checkpoint.find(piece.parameter, piece.state);
   if (tensor == nullptr) {
-    if (request.fork && piece.state != kParameter) return;
+    if (request.fork && piece.state != kParameterState) return;
     throw ConfigError("the checkpoint holds no " + tensor_title(piece.parameter, piece.state) +
                       ": it was saved with another optimizer or model.");
   }
@@ -166,7 +166,7 @@ std::vector<StatePiece> training_state(Sharding& sharding, const Parameters& par
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterInfo& info = parameters.info(i);
     if (info.requires_grad || info.numel == 0) continue;
-    pieces.push_back({info.name, kParameter, info.shape, 0, info.numel,
+    pieces.push_back({info.name, kParameterState, info.shape, 0, info.numel,
                       parameters.tensor(i).detach().view({info.numel})});
   }
   return pieces;

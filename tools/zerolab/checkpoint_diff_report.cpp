@@ -18,7 +18,7 @@ using Rows = std::vector<std::vector<std::string>>;
 constexpr size_t kMostListed = 20;
 
 std::string name_of(const TensorComparison& tensor) {
-  return "'" + tensor.parameter + "' (" + tensor.state + ")";
+  return tensor_name(tensor.parameter, tensor.state);
 }
 
 bool worse(const TensorComparison* a, const TensorComparison* b) {

@@ -68,13 +68,6 @@ int64_t tensor_bytes(const std::vector<PieceInfo>& tensors) {
   return bytes;
 }
 
-int64_t file_bytes(const CheckpointManifest& manifest) {
-  int64_t bytes = 0;
-  for (const SealedFile& file : manifest.files) bytes += file.bytes;
-  for (const SavedText& text : manifest.texts) bytes += text.bytes;
-  return bytes;
-}
-
 // --- inspect ------------------------------------------------------------------------------------
 
 std::string list_text(const std::vector<ListedCheckpoint>& all) {
@@ -209,7 +202,7 @@ std::string size_text(int64_t bytes) {
 std::string inspection_text(const CheckpointInspection& inspection) {
   const CheckpointManifest& manifest = inspection.checkpoint.manifest();
   return (inspection.all.empty() ? "" : list_text(inspection.all)) + inspection.folder.string() +
-         ", " + size_text(file_bytes(manifest)) + "\n" + training_text(manifest) +
+         ", " + size_text(checkpoint_bytes(manifest)) + "\n" + training_text(manifest) +
          plugins_text(manifest) + files_text(manifest) +
          tensors_text(inspection.checkpoint.tensors());
 }
@@ -228,7 +221,7 @@ std::string inspection_json(const CheckpointInspection& inspection) {
                {"gradient_accumulation_steps", run.gradient_accumulation_steps},
                {"training", training_json(manifest.point)},
                {"plugins", Json::object()},
-               {"file_bytes", file_bytes(manifest)},
+               {"file_bytes", checkpoint_bytes(manifest)},
                {"files", files_json(manifest)},
                {"tensor_bytes", tensor_bytes(inspection.checkpoint.tensors())},
                {"tensors", Json::array()}};
