@@ -148,9 +148,11 @@ keep_last = 3
         self.assert_equal_runs("r", "alone")
 
     def kill_in_a_save(self, process, checkpoints, chance):
-        """Kills one of the ranks while one of the first checkpoints after the start is being written."""
+        """Kills one of the ranks while one of the first checkpoints after the start is being written; one is published before,
+        as nothing is left to go on from otherwise."""
         rows = self.num_rows("r") + chance.randint(2, 4)
         self.wait_until("a row", process, lambda: self.num_rows("r") >= rows)
+        self.wait_until("a checkpoint", process, lambda: any(checkpoints.glob("step-?????????/manifest.json")))
         ranks = self.rank_processes()
         while process.poll() is None and not any(checkpoints.glob("*.partial")):
             time.sleep(0.001)
