@@ -1,6 +1,7 @@
 // The interfaces' destructors: out of line, so that their vtables live in the SDK alone.
 
 #include "zerolab/data.h"
+#include "zerolab/error.h"
 #include "zerolab/model.h"
 #include "zerolab/optimizer.h"
 #include "zerolab/precision.h"
@@ -10,7 +11,21 @@
 namespace zerolab {
 
 Model::~Model() = default;
+
+at::Tensor Model::next_logits(const at::Tensor&, Units&, KeyValueCache&) {
+  throw PluginError("the model keeps no cache: has_cache() says so");
+}
+
 Data::~Data() = default;
+
+std::vector<int64_t> Data::encode(std::string_view) const {
+  throw ConfigError("the data has no words for text: its tokens are numbers alone.");
+}
+
+void Data::validate_on(const std::string&) {
+  throw ConfigError("the data comes from its options alone and cannot read another file.");
+}
+
 Optimizer::~Optimizer() = default;
 Sharding::~Sharding() = default;
 Precision::~Precision() = default;

@@ -113,32 +113,36 @@ void Parameters::bind(size_t index, const at::Tensor& flat, int64_t offset) {
   tensors_[index].set_data(flat.narrow(0, offset, infos_[index].numel).view(infos_[index].shape));
 }
 
-void Parameters::initialize(size_t index, uint64_t seed) {
+void Parameters::freeze(size_t index) {
+  infos_[index].requires_grad = false;
+  tensors_[index].set_requires_grad(false);
+}
+
+// Drawn on the CPU in float32 whatever the device and dtype, so that all of them start from the
+// same numbers.
+at::Tensor Parameters::initial_values(size_t index, uint64_t seed) const {
   const at::NoGradGuard no_grad;
   const ParameterInfo& info = infos_[index];
-  at::Tensor values = tensors_[index].detach();
-  if (info.numel == 0) return;
+  at::Tensor values = at::empty({info.numel}, at::TensorOptions().dtype(at::kFloat));
+  if (info.numel == 0) return values;
+  at::Generator generator = make_generator(mix_key({seed, name_key(info.name)}));
   switch (info.init.law) {
     case Init::Law::kZeros:
-      values.zero_();
-      return;
+      return values.zero_();
     case Init::Law::kOnes:
-      values.fill_(1);
-      return;
+      return values.fill_(1);
     case Init::Law::kNormal:
+      return values.normal_(info.init.a, info.init.b, generator);
     case Init::Law::kUniform:
-      break;
+      return values.uniform_(info.init.a, info.init.b, generator);
   }
-  // Drawn on the CPU in float32 whatever the device and dtype, so that all of them start from the
-  // same numbers.
-  at::Generator generator = make_generator(mix_key({seed, name_key(info.name)}));
-  at::Tensor draws = at::empty(info.shape, at::TensorOptions().dtype(at::kFloat));
-  if (info.init.law == Init::Law::kNormal) {
-    draws.normal_(info.init.a, info.init.b, generator);
-  } else {
-    draws.uniform_(info.init.a, info.init.b, generator);
-  }
-  values.copy_(draws);
+  return values;
+}
+
+void Parameters::initialize(size_t index, uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  if (infos_[index].numel == 0) return;
+  tensors_[index].detach().view({-1}).copy_(initial_values(index, seed));
 }
 
 void Parameters::on_gradient(std::function<void(size_t)> callback) {

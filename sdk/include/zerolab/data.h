@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "zerolab/export.h"
 #include "zerolab/kind.h"
@@ -41,8 +43,17 @@ class ZEROLAB_API Data {
   /// counted).
   virtual void sample(Split split, int64_t index, std::span<int64_t> tokens,
                       std::span<int64_t> targets) const = 0;
-  /// Text of tokens, for generation; empty if this data has none.
+  /// Text of tokens; empty if this data has none. Bytes, which need not be valid UTF-8 where a
+  /// token is part of a character.
   virtual std::string decode(std::span<const int64_t> /*tokens*/) const { return {}; }
+  /// Tokens of a text, as training saw them. Errors: ConfigError for text that has no tokens, and
+  /// by default.
+  virtual std::vector<int64_t> encode(std::string_view text) const;
+  /// The token that ends a document; -1 if there is none.
+  virtual int64_t end_of_text() const { return -1; }
+  /// [setup] After open(): the validation split becomes all of another file, in the same
+  /// vocabulary. Errors: ConfigError for a file that does not fit, and by default.
+  virtual void validate_on(const std::string& path);
 };
 
 }  // namespace zerolab

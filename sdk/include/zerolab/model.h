@@ -2,8 +2,8 @@
 // Kind `model`: the network and its loss.
 //
 // Shapes: B sequences, T tokens, V vocabulary.
-// Order: constructed from its options; declare() once; then loss() per micro-batch and logits()
-// for generation.
+// Order: constructed from its options; declare() once; then loss() per micro-batch, logits() and
+// next_logits() for generation.
 // Ranks: local. A model never communicates.
 //
 // Implementing this:
@@ -14,8 +14,12 @@
 //  - loss() runs its blocks through units.run() and draws dropout only from the scope.
 //  - loss() returns a sum over counted targets, not a mean: the trainer divides once, over all
 //    ranks.
+//  - Parameters may be of another dtype than the one they were declared in (float32): tables that
+//    are not parameters follow the dtype of what they meet.
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -40,6 +44,31 @@ struct ModelContext {
   int64_t sequence_length = 0;  ///< the longest T that will be asked for
 };
 
+/// What attention keeps of the tokens read so far. Made empty by who generates; a model fills it in
+/// next_logits(), layer by layer, and may keep memory for as many tokens as `capacity` says.
+struct KeyValueCache {
+  int64_t capacity = 0;                  ///< tokens that will be read at most
+  int64_t length = 0;                    ///< tokens read
+  std::vector<at::Tensor> keys, values;  ///< by layer, [B, heads, capacity, head width]
+};
+
+/// A weight as another program's files hold it.
+struct ForeignWeight {
+  std::string name;         ///< in the file
+  std::string parameter;    ///< here: a declared name, or an alias of one
+  bool transposed = false;  ///< the file holds it [in, out], here it is [out, in]
+};
+
+/// How another program names a whole model's weights.
+struct WeightLayout {
+  std::string name;                    ///< of [a-z0-9_], unique in the model: "huggingface"
+  std::vector<ForeignWeight> weights;  ///< each parameter once; an alias of one may follow it
+  /// Suffixes of names in a file that stand for nothing here ("attn.bias").
+  std::vector<std::string> ignored_suffixes;
+  /// What that program wants to read beside the weights, as JSON ("config.json"); may be empty.
+  std::string config_json;
+};
+
 class ZEROLAB_API Model {
  public:
   static constexpr Kind kKind = Kind::kModel;
@@ -51,6 +80,14 @@ class ZEROLAB_API Model {
   virtual at::Tensor loss(const Batch& batch, Units& units) = 0;
   /// [B, T] tokens to [B, T, V] logits.
   virtual at::Tensor logits(const at::Tensor& tokens_BT, Units& units) = 0;
+  /// Whether next_logits() is there.
+  virtual bool has_cache() const { return false; }
+  /// [hot] Reads tokens_BT, which follow those that the cache holds, adds them to it, and gives the
+  /// logits [B, V] of the token after the last of them. Not in training. The same numbers as
+  /// logits() within rounding.
+  virtual at::Tensor next_logits(const at::Tensor& tokens_BT, Units& units, KeyValueCache& cache);
+  /// After declare(). How other programs name these weights; their files can be read and written.
+  virtual std::vector<WeightLayout> weight_layouts() const { return {}; }
 };
 
 }  // namespace zerolab

@@ -69,6 +69,9 @@ class ZEROLAB_API Parameters {
   /// Errors: PluginError on a second declaration of a name. Owns: shares the tensor with the model.
   at::Tensor declare(std::string name, std::vector<int64_t> shape, Init init,
                      ParameterTraits traits = {});
+  /// From now on a constant, whatever the model declared. Between declare() and the strategy's
+  /// attach().
+  void freeze(size_t index);
   /// A further name of a parameter that exists (a tied head).
   void alias(std::string_view name, std::string further_name);
 
@@ -84,7 +87,9 @@ class ZEROLAB_API Parameters {
   /// Lets a parameter live in `flat[offset, offset + numel)`; the tensor that the model holds
   /// becomes a view of it.
   void bind(size_t index, const at::Tensor& flat, int64_t offset);
-  /// Fills a bound parameter from its own generator.
+  /// What a parameter starts with, from its own generator: [numel] float32, in new memory.
+  at::Tensor initial_values(size_t index, uint64_t seed) const;
+  /// Fills a bound parameter with them, rounded to its dtype.
   void initialize(size_t index, uint64_t seed);
   /// Calls back with a parameter's index when its gradient of this backward is complete (never for
   /// an unused or frozen one), on the thread that called backward. One callback for all; setting

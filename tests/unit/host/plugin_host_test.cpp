@@ -78,8 +78,8 @@ TEST_CASE("a plugin of another build is refused before any of its code runs") {
   const struct {
     std::string from, to, named;
   } builds[] = {
-      {"sdk_abi = \"3.0\"", "sdk_abi = \"4.0\"", "sdk_abi is 4.0"},
-      {"sdk_abi = \"3.0\"", "sdk_abi = \"3.9\"", "sdk_abi is 3.9"},
+      {"sdk_abi = \"4.0\"", "sdk_abi = \"5.0\"", "sdk_abi is 5.0"},
+      {"sdk_abi = \"4.0\"", "sdk_abi = \"4.9\"", "sdk_abi is 4.9"},
       {"\ntorch = \"2.", "\ntorch = \"1.", "torch is 1."},
       {"layout = \"", "layoot = \"", "layout is missing"},
       {"cxx11_abi = \"1\"", "cxx11_abi = \"0\"", "cxx11_abi is 0"},
@@ -240,9 +240,9 @@ TEST_CASE("a file that was replaced since the scan is checked again") {
   const auto file = put_copy(library("zerolab_scheduler_plain"), place.first / "a.so");
   PluginHost host = place.host();
   fs::remove(file);
-  host_test::write(file, patched(plain_bytes(), "sdk_abi = \"3.0\"", "sdk_abi = \"4.0\""));
+  host_test::write(file, patched(plain_bytes(), "sdk_abi = \"4.0\"", "sdk_abi = \"5.0\""));
   CHECK(contains(message_of<PluginError>([&] { host.entry(Kind::kScheduler, "plain"); }),
-                 "sdk_abi is 4.0"));
+                 "sdk_abi is 5.0"));
   fs::remove(file);
   CHECK(contains(message_of<PluginError>([&] { host.entry(Kind::kScheduler, "plain"); }),
                  "No such file"));
