@@ -28,6 +28,7 @@ struct BatchConfig {
   int64_t gradient_accumulation_steps = 1;   ///< micro-batches per step
   int64_t total_batch_size = 0;              ///< sequences per step over all ranks
   std::string reduce_every = "micro_batch";  ///< or "step"
+  bool drop_last = false;                    ///< an epoch ends with its last whole step
   static void describe(Describe<BatchConfig>& d);
 };
 
@@ -80,6 +81,9 @@ struct Experiment {
   std::string device = "cpu";
   int64_t threads = 0;  ///< per rank; 0: cores / ranks on this machine
   bool check_collectives = true;
+  bool check_replicas = false;
+  std::string init_from;  ///< weights that a new run begins with; empty: the initial laws'
+  std::vector<std::string> freeze;  ///< patterns of parameters that are not trained
   BatchConfig batch;
   MemoryConfig memory;
   EvaluationConfig evaluation;

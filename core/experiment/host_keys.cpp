@@ -10,10 +10,15 @@ namespace {
 
 struct DebugKeys {
   bool check_collectives = true;
+  bool check_replicas = false;
   static void describe(Describe<DebugKeys>& d) {
     d.field("check_collectives", &DebugKeys::check_collectives,
             "compare what ranks call with every collective; costs a message of 256 bytes to each "
             "rank for each, and no waiting")
+        .keeps_results();
+    d.field("check_replicas", &DebugKeys::check_replicas,
+            "after each step, compare on all ranks the parameters that stay whole; costs a pass "
+            "over them")
         .keeps_results();
   }
 };
@@ -61,6 +66,12 @@ void TopLevelKeys::describe(Describe<TopLevelKeys>& d) {
   d.field("threads", &TopLevelKeys::threads, "threads per rank; 0: cores / ranks on this machine")
       .at_least(0)
       .at_most(1024);
+  d.field("init_from", &TopLevelKeys::init_from,
+          "weights that a new run begins with: a run's folder (or RUN@500, RUN@best), a "
+          "checkpoint's, a file that `zerolab checkpoint consolidate` wrote, or .safetensors")
+      .path();
+  d.field("freeze", &TopLevelKeys::freeze,
+          "parameters that are not trained, by name; * stands for any characters, ? for one");
   d.field("extends", &TopLevelKeys::extends,
           "a file or a list of files that this one builds on, later ones over earlier")
       .path();
@@ -94,6 +105,10 @@ void BatchConfig::describe(Describe<BatchConfig>& d) {
           "when gradients are summed over ranks; \"step\" moves less under accumulation, in "
           "another order of addition")
       .one_of({"micro_batch", "step"});
+  d.field(
+      "drop_last", &BatchConfig::drop_last,
+      "an epoch ends with its last whole step; otherwise a step may take samples of two epochs, "
+      "and none is left out");
 }
 
 void MemoryConfig::describe(Describe<MemoryConfig>& d) {
@@ -191,6 +206,9 @@ void TopLevelKeys::check(Problems& problems) const {
     problems.add("device", "must be \"cpu\", \"cuda\" or \"cuda:N\" with a device number N, is " +
                                to_toml(device) + "; default \"cpu\"");
   }
+  if (std::find(freeze.begin(), freeze.end(), "") != freeze.end()) {
+    problems.add("freeze", "has an empty pattern, which no parameter's name matches");
+  }
 }
 
 std::string check_name(std::string_view name) {
@@ -229,6 +247,8 @@ void assign_host_table(std::string_view table, const OptionValues& values, Exper
     experiment.gradient_clipping = keys.gradient_clipping;
     experiment.device = keys.device;
     experiment.threads = keys.threads;
+    experiment.init_from = keys.init_from;
+    experiment.freeze = keys.freeze;
   } else if (table == "batch") {
     experiment.batch = read<BatchConfig>(values);
   } else if (table == "memory") {
@@ -242,7 +262,9 @@ void assign_host_table(std::string_view table, const OptionValues& values, Exper
   } else if (table == "distributed") {
     experiment.distributed = read<DistributedConfig>(values);
   } else if (table == "debug") {
-    experiment.check_collectives = read<DebugKeys>(values).check_collectives;
+    const auto keys = read<DebugKeys>(values);
+    experiment.check_collectives = keys.check_collectives;
+    experiment.check_replicas = keys.check_replicas;
   }
 }
 

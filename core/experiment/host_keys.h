@@ -21,6 +21,8 @@ struct TopLevelKeys {
   double gradient_clipping = 0;
   std::string device = "cpu";
   int64_t threads = 0;
+  std::string init_from;
+  std::vector<std::string> freeze;
   std::vector<std::string> extends;
   std::vector<std::string> plugin_path;
   static void describe(Describe<TopLevelKeys>& d);

@@ -11,6 +11,12 @@ bool is_cut_of_batch(const std::string& key) {
   return key == "batch.micro_batch_size" || key == "batch.gradient_accumulation_steps";
 }
 
+/// A path that was not given before, or no longer is, is no file that has moved.
+bool has_moved(const OptionField& field, const OptionValue& was, const OptionValue& is) {
+  const OptionValue none = std::string();
+  return field.is_path && was != none && is != none;
+}
+
 void compare_table(const std::string& table, const OptionSchema& schema, const OptionValues& before,
                    const OptionValues& after, ExperimentChanges& changes) {
   for (const OptionField& field : schema.fields()) {
@@ -18,7 +24,8 @@ void compare_table(const std::string& table, const OptionSchema& schema, const O
     if (!field.affects_results || is_cut_of_batch(key)) continue;
     const auto was = before.find(field.name), is = after.find(field.name);
     if (was == before.end() || is == after.end() || was->second == is->second) continue;
-    auto& list = field.is_path ? changes.paths : changes.results;
+    const bool moved = has_moved(field, was->second, is->second);
+    auto& list = moved ? changes.paths : changes.results;
     list.push_back(key + " is " + to_toml(is->second) + ", was " + to_toml(was->second));
   }
 }

@@ -149,15 +149,7 @@ ConsolidatedFile consolidate(const CheckpointReader& checkpoint, const Consolida
   ::unlink(partial.c_str());  // of a process that was killed here
   const ConsolidatedFile written =
       Consolidation(checkpoint, request, progress, files).write(partial, request.format);
-  int error = 0;
-  if (files.rename(partial, path) != 0) {
-    error = errno;
-    ::unlink(partial.c_str());
-  } else {
-    error = sync_folder(files, path.parent_path());
-  }
-  if (error != 0)
-    throw StoreError(path.string() + ": cannot be written: " + errno_text(error) + ".");
+  move_into_place(files, partial, path);
   return written;
 }
 

@@ -116,18 +116,27 @@ int sync_folder(FileLayer& files, const std::filesystem::path& folder) {
   return error;
 }
 
-void write_file(FileLayer& files, const std::filesystem::path& path, std::string_view text) {
-  std::filesystem::path partial = path;
-  partial += ".partial";
-  int error = write_partial(files, partial, text);
-  if (error == 0 && files.rename(partial, path) != 0) error = errno;
-  if (error == 0) {
-    error = sync_folder(files, path.parent_path());
-  } else {
+void move_into_place(FileLayer& files, const std::filesystem::path& partial,
+                     const std::filesystem::path& path) {
+  int error = 0;
+  if (files.rename(partial, path) != 0) {
+    error = errno;
     ::unlink(partial.c_str());
+  } else {
+    error = sync_folder(files, path.parent_path());
   }
   if (error != 0)
     throw StoreError(path.string() + ": cannot be written: " + errno_text(error) + ".");
+}
+
+void write_file(FileLayer& files, const std::filesystem::path& path, std::string_view text) {
+  std::filesystem::path partial = path;
+  partial += ".partial";
+  if (const int error = write_partial(files, partial, text); error != 0) {
+    ::unlink(partial.c_str());
+    throw StoreError(path.string() + ": cannot be written: " + errno_text(error) + ".");
+  }
+  move_into_place(files, partial, path);
 }
 
 void remove_file(FileLayer& files, const std::filesystem::path& path) {

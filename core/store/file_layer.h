@@ -48,6 +48,11 @@ std::string errno_advice(int error);
 /// call that failed.
 [[nodiscard]] int sync_folder(FileLayer& files, const std::filesystem::path& folder);
 
+/// Gives a file that is written and synced its final name, durably. Errors: StoreError with path
+/// and reason; then `partial` is gone and what was at `path` before is untouched.
+void move_into_place(FileLayer& files, const std::filesystem::path& partial,
+                     const std::filesystem::path& path);
+
 /// Puts `text` at `path`: partial name, fsync, rename, fsync of the folder. Errors: StoreError with
 /// path and reason; then the partial file is gone and what was at `path` before is untouched.
 void write_file(FileLayer& files, const std::filesystem::path& path, std::string_view text);

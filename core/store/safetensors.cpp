@@ -114,7 +114,8 @@ SafeTensor tensor_of(const std::string& name, const Json& fields, const fs::path
   SafeTensor tensor;
   tensor.name = name;
   const auto word = fields.at("dtype").get<std::string>();
-  const auto found = std::find(kDtypeWords.begin(), kDtypeWords.end(), word);
+  const auto found =
+      std::find(kDtypeWords.begin(), kDtypeWords.end(), word == "BOOL" ? "U8" : word);
   if (found == kDtypeWords.end())
     fail(path, "tensor '" + name + "' is of the type " + word + ", which is not supported");
   tensor.dtype = static_cast<TensorDtype>(found - kDtypeWords.begin());

@@ -43,7 +43,8 @@ int64_t write_safetensors(FileLayer& files, const std::filesystem::path& path,
                           const std::map<std::string, std::string>& metadata,
                           const ReadSafeTensor& read);
 
-/// Errors: StoreError if the file is none, is cut off, or holds a type that this version lacks.
+/// Truth values (BOOL, a byte each) read as uint8. Errors: StoreError if the file is none, is cut
+/// off, or holds a type that this version lacks.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 void read_safetensors(const std::filesystem::path& path, const SafetensorsHeader& header,
                       const SafeTensor& tensor, int64_t first, int64_t count, void* out);

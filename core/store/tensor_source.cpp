@@ -6,6 +6,10 @@
 #include <tuple>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
+#include "zerolab/error.h"
+
 #include "store/checkpoint_reader.h"
 #include "store/consolidate.h"
 #include "store/json_text.h"
@@ -88,6 +92,24 @@ std::pair<std::string, std::string> split(const std::string& name,
   return {name, kParameterState};
 }
 
+/// File by tensor, as an index says; every file is beside the index.
+std::map<std::string, std::string> read_index(const fs::path& index) {
+  const auto json = nlohmann::json::parse(read_text_file(index), nullptr, false);
+  const auto found = json.is_object() ? json.find("weight_map") : json.end();
+  if (!json.is_object() || found == json.end() || !found->is_object())
+    throw StoreError(index.string() +
+                     ": is no index of safetensors files: it has no 'weight_map'.");
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : found->items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (name.empty() || name != fs::path(name).filename().string())
+      throw StoreError(index.string() + ": names no file of its folder for tensor '" + tensor +
+                       "'.");
+    files[tensor] = name;
+  }
+  return files;
+}
+
 }  // namespace
 
 TensorSource open_checkpoint_tensors(const fs::path& checkpoint) {
@@ -129,6 +151,26 @@ TensorSource open_safetensors(const fs::path& file) {
          [file, header, &tensor](int64_t first, int64_t count, void* out) {
            read_safetensors(file, *header, tensor, first, count, out);
          }});
+  }
+  sort(source.tensors);
+  return source;
+}
+
+TensorSource open_safetensors_index(const fs::path& index) {
+  const std::map<std::string, std::string> listed = read_index(index);
+  std::map<std::string, std::map<std::string, SourceTensor>> files;
+  for (const auto& [tensor, file] : listed) files.try_emplace(file);
+  for (auto& [file, tensors] : files) {
+    for (SourceTensor& tensor : open_safetensors(index.parent_path() / file).tensors)
+      tensors.emplace(tensor.info.parameter, std::move(tensor));
+  }
+  TensorSource source;
+  for (const auto& [tensor, file] : listed) {
+    const auto found = files.at(file).find(tensor);
+    if (found == files.at(file).end())
+      throw StoreError((index.parent_path() / file).string() + ": has no tensor '" + tensor +
+                       "', which " + index.filename().string() + " says is there.");
+    source.tensors.push_back(found->second);
   }
   sort(source.tensors);
   return source;

@@ -41,5 +41,8 @@ TensorSource open_whole_file(const std::filesystem::path& file);
 /// A file of the safetensors format. States are told from parameters by its metadata, if it is of
 /// ours.
 TensorSource open_safetensors(const std::filesystem::path& file);
+/// Several such files in one folder, as an index (`NAME.safetensors.index.json`) lists what is in
+/// which. Errors: also if a file has no tensor that the index says is there.
+TensorSource open_safetensors_index(const std::filesystem::path& index);
 
 }  // namespace zerolab

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 
 #include <ATen/ops/empty.h>
 
+#include "zerolab/error.h"
 #include "zerolab/random.h"
 
 namespace zerolab {
@@ -15,13 +17,25 @@ int64_t count_targets(const at::Tensor& targets_BT) {
   return targets_BT.numel() - std::count(t, t + targets_BT.numel(), kIgnoredTarget);
 }
 
+/// Samples of an epoch. Errors: ConfigError where none would be left.
+int64_t epoch_length(int64_t size, const BatchConfig& config) {
+  if (!config.drop_last) return size;
+  const int64_t length = size / config.total_batch_size * config.total_batch_size;
+  if (length > 0) return length;
+  throw ConfigError("key 'batch.drop_last': drops all of the " + std::to_string(size) +
+                    " training samples, because a step takes " +
+                    std::to_string(config.total_batch_size) +
+                    " (batch.total_batch_size); take fewer, or set it to false.");
+}
+
 }  // namespace
 
 Batcher::Batcher(const Data& data, const BatchConfig& config, uint64_t seed, int rank,
                  int num_ranks)
     : data_(data),
       config_(config),
-      order_(data.size(Split::kTrain), mix_key({seed, name_key("sample order")})),
+      order_(data.size(Split::kTrain), mix_key({seed, name_key("sample order")}),
+             epoch_length(data.size(Split::kTrain), config)),
       rank_(rank),
       num_ranks_(num_ranks) {
   const auto options = at::TensorOptions().dtype(at::kLong);

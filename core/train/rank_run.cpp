@@ -71,7 +71,8 @@ std::FILE* RankRun::out() const {
 }
 
 RankOutcome RankRun::run() {
-  if (request_.start != RunRequest::Start::kNew) load();
+  const bool loaded = request_.start != RunRequest::Start::kNew && load();
+  if (!loaded && !experiment_.init_from.empty()) load_initial();
   open_folder();
   std::unique_ptr<TrainingObserver> observer = std::make_unique<SilentObserver>();
   if (is_first_rank()) {
@@ -102,7 +103,8 @@ bool RankRun::stop_requested() const {
 
 // ---- where it begins
 
-void RankRun::load() {
+/// False if the run has no checkpoint, and starts over.
+bool RankRun::load() {
   const fs::path& run = request_.from.run;
   const bool fork = request_.start == RunRequest::Start::kFork;
   if (is_first_rank() && !fork) {
@@ -115,7 +117,7 @@ void RankRun::load() {
     loader_.notes().push_back("it has no checkpoint yet: it starts over");
     check_unchanged(experiment_before(request_.from, -1, joined_.host), experiment_, joined_.host,
                     short_path(run));
-    return;
+    return false;
   }
   if (fork && step == experiment_.steps) {
     throw ConfigError("key 'steps': is " + std::to_string(experiment_.steps) +
@@ -128,6 +130,13 @@ void RankRun::load() {
                       " steps; fork an earlier one, or set more steps.");
   }
   loaded_step_ = step;
+  return true;
+}
+
+void RankRun::load_initial() {
+  initial_ = load_initial_weights({experiment_.init_from, *plugins_.model, trainer_.sharding(),
+                                   trainer_.parameters(), [this] { trainer_.enter("loading"); }},
+                                  joined_.ranks);
 }
 
 /// A run without checkpoints begins anew; a fork began elsewhere, and what a mirror has is not
@@ -154,6 +163,10 @@ void RankRun::check_may_start_over() const {
 }
 
 void RankRun::tell_start() const {
+  if (initial_) {
+    const InitialWeights near{short_path(initial_->source), initial_->layout};
+    print_line(out(), "initialized from " + near.text());
+  }
   const bool fork = request_.start == RunRequest::Start::kFork;
   if (request_.start == RunRequest::Start::kNew) return;
   std::string line = (fork ? "forked from " : "going on with ") + short_path(request_.from.run);
@@ -176,6 +189,7 @@ std::map<std::string, std::string> RankRun::environment() const {
   record_plugins(joined_.host, experiment_, environment);
   environment["ranks"] = std::to_string(description_.num_ranks);
   environment["threads_per_rank"] = std::to_string(description_.threads);
+  if (initial_) environment["init_from"] = initial_->text();
   return environment;
 }
 

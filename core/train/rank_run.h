@@ -15,6 +15,7 @@
 #include "store/run_folder.h"
 #include "train/checkpoint_loader.h"
 #include "train/checkpointer.h"
+#include "train/initial_weights.h"
 #include "train/progress.h"
 #include "train/session.h"
 #include "train/training_loop.h"
@@ -34,7 +35,8 @@ class RankRun {
 
  private:
   bool is_first_rank() const { return joined_.ranks.rank() == 0; }
-  void load();
+  bool load();
+  void load_initial();
   void check_may_start_over() const;
   void remove_later_checkpoints();
   void tell_start() const;
@@ -57,6 +59,7 @@ class RankRun {
   Trainer trainer_;
   CheckpointLoader loader_;
   int64_t loaded_step_ = 0;
+  std::optional<InitialWeights> initial_;
   RunDescription description_;
   std::map<std::string, std::string> environment_;  // rank 0
   std::filesystem::path folder_path_;

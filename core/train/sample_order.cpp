@@ -26,8 +26,8 @@ int64_t permute(int64_t index, int64_t size, uint64_t key) {
 }
 
 int64_t SampleOrder::index(int64_t number) const {
-  const int64_t epoch = number / size_;
-  return permute(number % size_, size_, mix_key({seed_, static_cast<uint64_t>(epoch)}));
+  const int64_t epoch = number / epoch_length_;
+  return permute(number % epoch_length_, size_, mix_key({seed_, static_cast<uint64_t>(epoch)}));
 }
 
 }  // namespace zerolab

@@ -13,13 +13,16 @@ namespace zerolab {
 
 class SampleOrder {
  public:
-  SampleOrder(int64_t size, uint64_t seed) : size_(size), seed_(seed) {}
+  /// An epoch takes the first `epoch_length` (at most `size`) samples of its permutation.
+  SampleOrder(int64_t size, uint64_t seed, int64_t epoch_length)
+      : size_(size), seed_(seed), epoch_length_(epoch_length) {}
   /// Sample index of a global sample number.
   int64_t index(int64_t number) const;
 
  private:
   int64_t size_;
   uint64_t seed_;
+  int64_t epoch_length_;
 };
 
 /// A pseudo-random bijection of [0, size), keyed. Cycle-walking over a balanced Feistel network.

@@ -6,6 +6,8 @@
 #include <span>
 #include <tuple>
 
+#include <ATen/ops/empty.h>
+
 #include "zerolab/error.h"
 
 #include "store/xxh128.h"
@@ -84,9 +86,17 @@ void load_piece(const LoadRequest& request, const StatePiece& piece) {
     throw ConfigError("the checkpoint holds no " + tensor_title(piece.parameter, piece.state) +
                       ": it was saved with another optimizer or model.");
   }
-  if (tensor->shape != piece.shape || tensor->dtype != stored_dtype(piece.data.scalar_type())) {
+  if (tensor->shape != piece.shape) {
     throw ConfigError(tensor_title(piece.parameter, piece.state) +
-                      " has another shape or dtype in the checkpoint.");
+                      " has another shape in the checkpoint.");
+  }
+  if (tensor->dtype != stored_dtype(piece.data.scalar_type())) {
+    // A frozen parameter has no master: it was saved in what another precision computes with.
+    const at::Tensor saved =
+        at::empty({piece.length}, at::TensorOptions().dtype(dtype_of(tensor->dtype)));
+    request.checkpoint.read(*tensor, piece.offset, piece.length, saved.mutable_data_ptr());
+    piece.data.copy_(saved);
+    return;
   }
   request.checkpoint.read(*tensor, piece.offset, piece.length, piece.data.mutable_data_ptr());
 }
@@ -106,9 +116,10 @@ std::string checksum(const at::Tensor& data) {
   return xxh128({static_cast<const char*>(data.const_data_ptr()), data.nbytes()});
 }
 
-/// Whole parameters that a model computes with, where they stay between steps. Ranks that have not
-/// heard of each other's shards hold different ones.
-void compare_resident(const Parameters& parameters, Communicator& ranks) {
+}  // namespace
+
+void compare_resident(const Parameters& parameters, Communicator& ranks, const std::string& when,
+                      const std::string& advice) {
   std::string mine;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& tensor = parameters.tensor(i);
@@ -121,12 +132,12 @@ void compare_resident(const Parameters& parameters, Communicator& ranks) {
     const auto [a, b] =
         std::mismatch(texts[rank].begin(), texts[rank].end(), texts.front().begin());
     const auto parameter = static_cast<size_t>(std::count(texts[rank].begin(), a, '\n'));
-    throw PluginError("after loading, rank " + std::to_string(rank) + " computes with another '" +
-                      parameters.info(parameter).name +
-                      "' than rank 0 does: the sharding strategy has to publish what was loaded in "
-                      "state_restored()");
+    throw PluginError(when + ", rank " + std::to_string(rank) + " computes with another '" +
+                      parameters.info(parameter).name + "' than rank 0 does: " + advice);
   }
 }
+
+namespace {
 
 /// Copies of one piece have to be equal on all ranks that hold it.
 void compare_copies(const std::vector<StatePiece>& pieces, Communicator& ranks) {
@@ -195,6 +206,22 @@ TensorDtype stored_dtype(at::ScalarType dtype) {
   }
 }
 
+at::ScalarType dtype_of(TensorDtype stored) {
+  for (const at::ScalarType dtype :
+       {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kByte}) {
+    if (stored_dtype(dtype) == stored) return dtype;
+  }
+  throw PluginError("a checkpoint holds a dtype that tensors do not have");
+}
+
+void publish_loaded(const std::vector<StatePiece>& pieces, Sharding& sharding,
+                    const Parameters& parameters, Communicator& ranks) {
+  sharding.state_restored();
+  compare_copies(pieces, ranks);
+  compare_resident(parameters, ranks, "after loading",
+                   "the sharding strategy has to publish what was loaded in state_restored()");
+}
+
 std::vector<std::string> load_state(const LoadRequest& request, Communicator& ranks) {
   std::vector<std::string> notes;
   compare_parameters(request);
@@ -222,9 +249,7 @@ std::vector<std::string> load_state(const LoadRequest& request, Communicator& ra
                     ") does not fit these ranks and starts anew: results agree within what the "
                     "wire loses, not bit by bit");
   }
-  request.sharding.state_restored();
-  compare_copies(pieces, ranks);
-  compare_resident(request.parameters, ranks);
+  publish_loaded(pieces, request.sharding, request.parameters, ranks);
   return notes;
 }
 

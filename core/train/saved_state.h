@@ -22,6 +22,19 @@ std::vector<StatePiece> training_state(Sharding& sharding, const Parameters& par
 /// The store's word for a dtype, and whether it has one. Errors: PluginError for a dtype that no
 /// checkpoint holds.
 TensorDtype stored_dtype(at::ScalarType dtype);
+/// The reverse.
+at::ScalarType dtype_of(TensorDtype stored);
+
+/// [collective] After training_state()'s pieces were written: lets the strategy follow, and
+/// compares copies across ranks by checksum. Errors: Error or PluginError that says who differs in
+/// what.
+void publish_loaded(const std::vector<StatePiece>& pieces, Sharding& sharding,
+                    const Parameters& parameters, Communicator& ranks);
+
+/// [collective] Whole parameters that a model computes with, where they stay between steps, have to
+/// be the same on all ranks. Errors: PluginError that begins with `when` and ends with `advice`.
+void compare_resident(const Parameters& parameters, Communicator& ranks, const std::string& when,
+                      const std::string& advice);
 
 struct LoadRequest {
   const CheckpointReader& checkpoint;

@@ -8,6 +8,7 @@
 #include "store/mirror.h"
 #include "store/run_folder.h"
 #include "train/checkpoint_loader.h"
+#include "train/initial_weights.h"
 #include "train/rank_run.h"
 
 namespace zerolab {
@@ -45,6 +46,14 @@ ExperimentRequest source_of(const RunRequest& request, int num_ranks) {
   return source;
 }
 
+/// A fork begins with its checkpoint's weights: to ask for others would have no effect.
+void check_fork_keeps_weights(const Experiment& before, const Experiment& after) {
+  if (before.init_from == after.init_from) return;
+  throw ConfigError(
+      "key 'init_from': a fork begins with the weights of its checkpoint; leave the key out, or "
+      "start a new run with `zerolab run` and init_from = \"RUN@STEP\".");
+}
+
 }  // namespace
 
 std::string no_checkpoint_to_fork(const fs::path& run) {
@@ -58,13 +67,19 @@ void check_before_launch(const RunRequest& request, int num_ranks) {
   PluginHost host(search_for(source, file));
   const Experiment experiment = resolve_for_training(file, host, num_ranks);
   if (!experiment.checkpoint.mirror.empty()) Mirror::check(experiment.checkpoint.mirror);
-  if (request.start == RunRequest::Start::kNew) return;
+  if (request.start == RunRequest::Start::kNew) {
+    if (!experiment.init_from.empty()) check_initial_weights(experiment.init_from);
+    return;
+  }
   const int64_t step = readable_step(request.from);
   if (request.start == RunRequest::Start::kFork && step < 0) {
     throw ConfigError(no_checkpoint_to_fork(request.from.run));
   }
-  if (request.start == RunRequest::Start::kFork) return;
   const auto before = experiment_before(request.from, step, host);
+  if (request.start == RunRequest::Start::kFork) {
+    check_fork_keeps_weights(before, experiment);
+    return;
+  }
   check_unchanged(before, experiment, host, request.from.run.string());
 }
 

@@ -15,8 +15,10 @@
 #include "zerolab/random.h"
 
 #include "train/autocast_scope.h"
+#include "train/declared_model.h"
 #include "train/evaluation.h"
 #include "train/gradient_diagnosis.h"
+#include "train/saved_state.h"
 #include "train/tensor_memory.h"
 
 namespace zerolab {
@@ -80,13 +82,13 @@ Trainer::Trainer(const Experiment& experiment, TrainingPlugins& plugins, Communi
   point_.seed = experiment.seed;
   plugins.data->open({experiment.batch.sequence_length, experiment.seed});
   plugins.scheduler->open({experiment.steps});
-  plugins.model->declare(parameters_,
-                         {plugins.data->vocab_size(), experiment.batch.sequence_length});
+  declare_model(*plugins.model, experiment, plugins.data->vocab_size(), parameters_);
   check_plugins();
   const ReduceEvery reduce_every =
       experiment.batch.reduce_every == "step" ? ReduceEvery::kStep : ReduceEvery::kMicroBatch;
   plugins.sharding->attach(
       {parameters_, world, *plugins.optimizer, policy_, experiment.seed, reduce_every});
+  check_parameter_dtype();
   bytes_ = std::make_unique<ByteRecord>(
       world, *plugins.sharding,
       FootprintRequest{parameters_, world.size(), policy_,
@@ -110,16 +112,21 @@ void Trainer::check_plugins() const {
                       "' opened without a sample to " +
                       (split == Split::kTrain ? "train on" : "validate with"));
   }
-  if (policy_.parameter_dtype != at::kFloat || policy_.gradient_dtype != at::kFloat) {
-    throw PluginError("precision '" + experiment_.plugin(Kind::kPrecision).name +
-                      "' keeps parameters or gradients in another dtype than float32, which this "
-                      "version does not support");
-  }
   if (parameters_.total_numel(true) == 0) {
     throw PluginError("model '" + experiment_.plugin(Kind::kModel).name +
                       "' has no parameter that is trained");
   }
   check_state_names(*plugins_.optimizer, experiment_.plugin(Kind::kOptimizer).name);
+}
+
+/// A strategy that knows float32 alone must not run in another precision without a word.
+void Trainer::check_parameter_dtype() const {
+  const at::ScalarType dtype = parameters_.tensor(0).scalar_type();
+  if (dtype == policy_.parameter_dtype) return;
+  throw PluginError("sharding '" + experiment_.plugin(Kind::kSharding).name +
+                    "' made parameters of " + c10::toString(dtype) + ", and precision '" +
+                    experiment_.plugin(Kind::kPrecision).name + "' asks for " +
+                    c10::toString(policy_.parameter_dtype) + "; choose another of one of them.");
 }
 
 void Trainer::set_pulse(std::function<void(int64_t, const char*)> pulse) {
@@ -216,6 +223,9 @@ void Trainer::update(const GuardVerdict& verdict, double multiplier, StepRecord&
     multiplier *= std::min(1.0, experiment_.gradient_clipping / (record.grad_norm + 1e-6));
   }
   plugins_.sharding->update({record.lr, ++point_.applied_updates, multiplier});
+  if (!experiment_.check_replicas) return;
+  compare_resident(parameters_, world_, "after step " + std::to_string(current_step_),
+                   "the sharding strategy has to publish what it updates");
 }
 
 void Trainer::micro_batch(int64_t micro, double loss_scale) {

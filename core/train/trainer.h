@@ -95,6 +95,7 @@ class Trainer {
     std::string not_finite;  ///< where the first loss is that is not; empty: nowhere
   };
   void check_plugins() const;
+  void check_parameter_dtype() const;
   void micro_batch(int64_t micro, double loss_scale);
   StepSums agree_on_sums(bool stop, double save);
   void update(const GuardVerdict& verdict, double multiplier, StepRecord& record);

@@ -8,6 +8,7 @@
 
 #include "zerolab/error.h"
 
+#include "train/initial_weights.h"
 #include "train/progress.h"
 #include "train/whole_state.h"
 
@@ -150,6 +151,11 @@ class Verifier {
   RunTrace run(const Experiment& experiment, const std::string& title, Verification* result) try {
     TrainingPlugins plugins = make_plugins(joined_.host, experiment);
     Trainer trainer(experiment, plugins, joined_.ranks);
+    if (!experiment.init_from.empty()) {
+      load_initial_weights(
+          {experiment.init_from, *plugins.model, trainer.sharding(), trainer.parameters()},
+          joined_.ranks);
+    }
     RunTrace trace = trace_run(trainer, joined_.ranks, steps_);
     WholeState state(trainer.sharding().state(), joined_.ranks);
     if (!kept_) {
@@ -206,7 +212,9 @@ void check_before_verification(const VerificationRequest& request, int num_ranks
   const ExperimentFile file =
       ExperimentFile::load(request.source.experiment, request.source.overrides);
   PluginHost host(search_for(request.source, file));
-  resolve_pair(request, host, resolve_for_training(file, host, num_ranks), num_ranks);
+  const Pair pair =
+      resolve_pair(request, host, resolve_for_training(file, host, num_ranks), num_ranks);
+  if (!pair.own.init_from.empty()) check_initial_weights(pair.own.init_from);
 }
 
 int verify_as_rank(const VerificationRequest& request, const RankEnvironment& environment,

@@ -1,7 +1,7 @@
 # zerolab_add_plugin(<kind>/<name> [SOURCES file...] [LINK_LIBRARIES target...])
 #
 # Builds the plugin library zerolab_<kind>_<name>.so from SOURCES (default: <name>.cpp): hidden visibility, one exported symbol,
-# everything resolved at link time, never unloaded. Target: zerolab_<kind>_<name>.
+# everything resolved at link time, never unloaded; an optimizer with vector loops. Target: zerolab_<kind>_<name>.
 # Output: ${ZEROLAB_PLUGIN_OUTPUT_DIR} if set, else the current binary folder. Installed to ${ZEROLAB_PLUGIN_INSTALL_DIR} if set.
 
 function(zerolab_add_plugin id)
@@ -21,6 +21,10 @@ function(zerolab_add_plugin id)
   target_link_libraries(${target} PRIVATE zerolab::sdk zerolab::torch ${arg_LINK_LIBRARIES})
   target_compile_definitions(${target} PRIVATE
     ZEROLAB_TORCH_BUILD_ID="${ZEROLAB_TORCH_BUILD_ID}" ZEROLAB_BUILD_TYPE="$<CONFIG>")
+  if(kind STREQUAL optimizer)
+    # Loops that become vector loops, and give an element the same bits wherever in a loop it stands.
+    target_compile_options(${target} PRIVATE -ffp-contract=off -fno-math-errno $<$<NOT:$<CONFIG:Debug>>:-O3>)
+  endif()
   target_link_options(${target} PRIVATE
     LINKER:-z,defs LINKER:-z,nodelete LINKER:--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plugin_exports.map)
   set(output ${ZEROLAB_PLUGIN_OUTPUT_DIR})

@@ -8,6 +8,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "sixteen_bits.h"
 #include "vector_clones.h"
 
 namespace zerolab {
@@ -25,6 +26,14 @@ ZEROLAB_VECTOR_CLONES uint32_t max_bits(const float* x, int64_t n) {
   return largest;
 }
 
+ZEROLAB_VECTOR_CLONES void from_bf16(const uint16_t* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = sixteen_bits::from_bf16(x[i]);
+}
+
+ZEROLAB_VECTOR_CLONES void from_fp16(const uint16_t* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = sixteen_bits::from_fp16(x[i]);
+}
+
 /// Sum of rint(x^2 * scale). Adding 1.5 * 2^52 leaves the rounded value in the low bits of the
 /// double.
 ZEROLAB_VECTOR_CLONES int64_t sum_block(const float* x, int64_t n, double scale) {
@@ -37,13 +46,32 @@ ZEROLAB_VECTOR_CLONES int64_t sum_block(const float* x, int64_t n, double scale)
   return sum;
 }
 
+/// Floats in blocks of at most kBlock, whatever the dtype.
+template <class Take>
+void for_blocks(const at::Tensor& x, int64_t begin, int64_t end, const Take& take) {
+  if (x.scalar_type() == at::kFloat) {
+    const float* data = x.const_data_ptr<float>();
+    for (int64_t at = begin; at < end; at += kBlock) take(data + at, std::min(kBlock, end - at));
+    return;
+  }
+  const auto* data = static_cast<const uint16_t*>(x.const_data_ptr());
+  const auto convert = x.scalar_type() == at::kBFloat16 ? from_bf16 : from_fp16;
+  float floats[kBlock];
+  for (int64_t at = begin; at < end; at += kBlock) {
+    const int64_t n = std::min(kBlock, end - at);
+    convert(data + at, n, floats);
+    take(floats, n);
+  }
+}
+
 }  // namespace
 
 uint32_t largest_magnitude_bits(const at::Tensor& x) {
-  const float* data = x.const_data_ptr<float>();
   std::atomic<uint32_t> largest{0};
   at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-    const uint32_t mine = max_bits(data + begin, end - begin);
+    uint32_t mine = 0;
+    for_blocks(x, begin, end,
+               [&](const float* block, int64_t n) { mine = std::max(mine, max_bits(block, n)); });
     uint32_t seen = largest.load();
     while (mine > seen && !largest.compare_exchange_weak(seen, mine)) {
     }
@@ -52,16 +80,15 @@ uint32_t largest_magnitude_bits(const at::Tensor& x) {
 }
 
 FixedSum sum_of_squares(const at::Tensor& x, int exponent) {
-  const float* data = x.const_data_ptr<float>();
   const double scale = std::ldexp(1.0, kFractionBits - 2 * exponent);
   std::atomic<int64_t> high{0}, low{0};
   at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
     FixedSum mine;
-    for (int64_t at = begin; at < end; at += kBlock) {
-      const int64_t sum = sum_block(data + at, std::min(kBlock, end - at), scale);
+    for_blocks(x, begin, end, [&](const float* block, int64_t n) {
+      const int64_t sum = sum_block(block, n, scale);
       mine.high += sum >> 32;
       mine.low += sum & 0xffffffff;
-    }
+    });
     high += mine.high;
     low += mine.low;
   });

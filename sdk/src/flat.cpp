@@ -127,8 +127,8 @@ int64_t frozen_length(const Parameters& parameters) {
   return length;
 }
 
-at::Tensor allocate_frozen(Parameters& parameters, uint64_t seed) {
-  at::Tensor memory = at::zeros({frozen_length(parameters)}, at::TensorOptions().dtype(at::kFloat));
+at::Tensor allocate_frozen(Parameters& parameters, uint64_t seed, at::ScalarType dtype) {
+  at::Tensor memory = at::zeros({frozen_length(parameters)}, at::TensorOptions().dtype(dtype));
   int64_t offset = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters.info(i).requires_grad) continue;

@@ -54,7 +54,8 @@ LayoutRules FlatSharding::layout_rules(int num_ranks) const {
   return rules;
 }
 
-ReducerTraits FlatSharding::reducer_traits(int owners, ReduceEvery reduce_every) const {
+ReducerTraits FlatSharding::reducer_traits(int owners, ReduceEvery reduce_every,
+                                           const PrecisionPolicy& precision) const {
   ReducerTraits traits;
   traits.keep_full = stage_ < ZeroStage::kGradients;
   traits.reduce_every = reduce_every;
@@ -63,15 +64,16 @@ ReducerTraits FlatSharding::reducer_traits(int owners, ReduceEvery reduce_every)
   traits.same_use = !options_.find_unused_parameters;
   traits.wire = wire_;
   traits.error_feedback = options_.wire_error_feedback;
+  traits.dtype = precision.gradient_dtype;
   return traits;
 }
 
-GatherTraits FlatSharding::gather_traits() const {
-  return {wire_, options_.allgather_bucket_size};
+GatherTraits FlatSharding::gather_traits(at::ScalarType dtype) const {
+  return {wire_for(wire_, dtype), options_.allgather_bucket_size};
 }
 
-UnitGatherTraits FlatSharding::unit_traits() const {
-  return {wire_, options_.overlap_comm, options_.allgather_bucket_size,
+UnitGatherTraits FlatSharding::unit_traits(at::ScalarType dtype) const {
+  return {wire_for(wire_, dtype), options_.overlap_comm, options_.allgather_bucket_size,
           options_.reshard_after_forward};
 }
 
@@ -89,30 +91,54 @@ void FlatSharding::split_ranks(Communicator& world) {
   owners_ = group_.get();
 }
 
-void FlatSharding::attach(const ShardingContext& context) {
-  split_ranks(context.world);
-  declared_ = &context.parameters;
-  layout_.emplace(context.parameters, layout_rules(context.world.size()));
+/// Blocks of int8 need float32 values, and their scales a float32 sum.
+void FlatSharding::check_wire(const PrecisionPolicy& precision) const {
+  if (wire_ != WireDtype::kInt8 || precision.gradient_dtype == at::kFloat) return;
+  throw ConfigError(
+      "key 'sharding.wire_dtype': \"int8\" is for float32 gradients, and precision.gradient_dtype "
+      "makes them 16-bit ones, which travel as they are; leave one of the two out.");
+}
+
+/// Memory for the parameters, whole or sharded.
+void FlatSharding::attach_parameters(const ShardingContext& context, int owner) {
+  const at::ScalarType dtype = context.precision.parameter_dtype;
   OptimizerShard::Masters masters;
+  OptimizerShard::Copies copies;
   if (parameters_sharded(owners_->size())) {
-    sharded_.emplace(context.parameters, *layout_, *owners_, context.seed, unit_traits());
+    sharded_.emplace(context.parameters, *layout_, *owners_, context.seed, unit_traits(dtype),
+                     dtype);
     masters = [this](int64_t, int64_t owned_offset, int64_t length) {
       return sharded_->shard().narrow(0, owned_offset, length);
     };
+    copies = [this](int64_t, int64_t owned_offset, int64_t length) {
+      const at::Tensor& all = sharded_->copies();
+      return all.defined() ? all.narrow(0, owned_offset, length) : all;
+    };
   } else {
     whole_.emplace();
-    whole_->allocate(context.parameters, *layout_, context.seed);
-    if (stage_ != ZeroStage::kNone) whole_->set_gather(*owners_, gather_traits());
+    whole_->allocate(context.parameters, *layout_, context.seed, dtype, owner);
+    if (stage_ != ZeroStage::kNone) whole_->set_gather(*owners_, gather_traits(dtype));
     masters = [this](int64_t flat_offset, int64_t owned_offset, int64_t length) {
       return whole_->master(flat_offset, owned_offset, length);
     };
+    copies = [this](int64_t flat_offset, int64_t, int64_t length) {
+      return whole_->copy(flat_offset, length);
+    };
   }
+  optimizer_.allocate(*layout_, owner, std::move(masters), context.optimizer, copies);
+}
+
+void FlatSharding::attach(const ShardingContext& context) {
+  check_wire(context.precision);
+  split_ranks(context.world);
+  declared_ = &context.parameters;
+  layout_.emplace(context.parameters, layout_rules(context.world.size()));
+  attach_parameters(context, stage_ == ZeroStage::kNone ? kEverything : owners_->rank());
   reducer_.emplace(context.parameters, *layout_, ReduceRoute(*owners_, replicas_.get()),
-                   reducer_traits(owners_->size(), context.reduce_every));
-  const int owner = stage_ == ZeroStage::kNone ? kEverything : owners_->rank();
-  optimizer_.allocate(*layout_, owner, std::move(masters), context.optimizer);
+                   reducer_traits(owners_->size(), context.reduce_every, context.precision));
   if (stage_ == ZeroStage::kNone) {
-    gradient_gather_.emplace(*layout_, *owners_, gather_traits(), 0, layout_->buckets().size());
+    gradient_gather_.emplace(*layout_, *owners_, gather_traits(context.precision.gradient_dtype), 0,
+                             layout_->buckets().size());
   }
   const bool on_cpu = context.parameters.tensor(0).is_cpu();
   if (options_.offload == "host" && on_cpu && context.world.rank() == 0) {
@@ -128,7 +154,7 @@ void FlatSharding::update(const UpdateStep& step) {
         reducer_->full(), [this](size_t b) { return reducer_->slice(b); }, "gradients");
   }
   optimizer_.update([this](const FlatRange& range) { return reducer_->gradients(range); }, step);
-  state_restored();
+  publish();
   reducer_->release();
 }
 
@@ -171,6 +197,12 @@ std::vector<LocalState> FlatSharding::local_state() {
 }
 
 void FlatSharding::state_restored() {
+  optimizer_.refresh_copies();
+  publish();
+}
+
+/// What ranks have updated to those that compute with it.
+void FlatSharding::publish() {
   if (sharded_) {
     sharded_->publish();
   } else if (!gradient_gather_) {
@@ -186,6 +218,7 @@ HeldBytes FlatSharding::held_bytes() const {
   if (gradient_gather_) held.buckets += gradient_gather_->buffer_bytes();
   if (sharded_) {
     held.parameters = sharded_->bytes();
+    held.optimizer += sharded_->master_bytes();
     held.buckets += sharded_->buffer_bytes();
     held.gathered = sharded_->gathered_bytes();
   } else {
@@ -199,26 +232,27 @@ HeldBytes FlatSharding::held_bytes() const {
 std::optional<Footprint> FlatSharding::footprint(const FootprintRequest& request) const {
   const FlatLayout layout(request.parameters, layout_rules(request.num_ranks));
   const int owners = layout.num_ranks();
-  const int64_t parameter_size = size_of(request.precision.parameter_dtype);
+  const at::ScalarType dtype = request.precision.parameter_dtype;
+  const int64_t parameter_size = size_of(dtype);
   Footprint footprint;
-  GradientReducer::predict(
-      layout, request.num_ranks / owners, reducer_traits(owners, request.reduce_every),
-      size_of(request.precision.gradient_dtype), request.micro_batches, footprint);
+  GradientReducer::predict(layout, request.num_ranks / owners,
+                           reducer_traits(owners, request.reduce_every, request.precision),
+                           request.micro_batches, footprint);
   HeldBytes& held = footprint.held;
   const bool replicated = stage_ == ZeroStage::kNone;
   const int64_t owned = replicated ? layout.length() : layout.shard_length();
   held.optimizer += owned * 4 * request.num_states;
-  bool masters = request.precision.parameter_dtype != at::kFloat;
+  bool masters = dtype != at::kFloat;
   held.parameters += frozen_length(request.parameters) * parameter_size;
   if (parameters_sharded(owners)) {
-    UnitParameters::predict(layout, unit_traits(), parameter_size, request.micro_batches,
+    UnitParameters::predict(layout, unit_traits(dtype), parameter_size, request.micro_batches,
                             footprint);
     held.parameters += (layout.shard_length() + layout.regions()[0].length) * parameter_size;
   } else {
     held.parameters += layout.length() * parameter_size;
     masters |= !replicated && owners > 1 && wire_ != WireDtype::kFloat32;
-    BucketGather::predict(layout, gather_traits(), 0, layout.buckets().size(),
-                          replicated ? size_of(request.precision.gradient_dtype) : parameter_size,
+    const at::ScalarType moved = replicated ? request.precision.gradient_dtype : dtype;
+    BucketGather::predict(layout, gather_traits(moved), 0, layout.buckets().size(), size_of(moved),
                           1, footprint);
   }
   if (masters) held.optimizer += owned * 4;

@@ -15,10 +15,6 @@ namespace {
 /// Exchanges under way at once: enough to hide one behind the next, few enough to bound the memory.
 constexpr size_t kMaxPending = 2;
 
-at::TensorOptions floats() {
-  return at::TensorOptions().dtype(at::kFloat);
-}
-
 int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
 }
@@ -31,7 +27,8 @@ GradientReducer::GradientReducer(Parameters& parameters, const FlatLayout& layou
       layout_(layout),
       route_(route),
       traits_(traits),
-      owner_wire_(traits.wire) {
+      owner_wire_(wire_for(traits.wire, traits.dtype)) {
+  traits_.wire = owner_wire_;
   // Alone, the owned slice of a bucket is the bucket: keeping all of it copies nothing, and nothing
   // is sent that a wire could round.
   if (route.owners.size() == 1) {
@@ -47,12 +44,12 @@ GradientReducer::GradientReducer(Parameters& parameters, const FlatLayout& layou
   make_segments();
   make_stages();
   if (traits_.keep_full) {
-    full_ = at::zeros({layout.length()}, floats());
+    full_ = at::zeros({layout.length()}, options());
   } else {
-    shard_ = at::zeros({layout.shard_length()}, floats());
+    shard_ = at::zeros({layout.shard_length()}, options());
   }
   if (traits_.error_feedback && owner_wire_ != WireDtype::kFloat32) {
-    residual_ = at::zeros({layout.length()}, floats());
+    residual_ = at::zeros({layout.length()}, options());
   }
   parameters.on_gradient([this](size_t parameter) { gradient_ready(parameter); });
 }
@@ -99,18 +96,18 @@ void GradientReducer::make_stages() {
   for (size_t i = 0; i < stages_.size(); ++i) {
     free_stages_.push_back(i);
     Stage& stage = stages_[i];
-    if (!traits_.keep_full) stage.bucket = at::empty({longest}, floats());
-    stage.wire = WireBuffers::for_reduce_scatter(owner_wire_, longest, ranks);
+    if (!traits_.keep_full) stage.bucket = at::empty({longest}, options());
+    stage.wire = WireBuffers::for_reduce_scatter(owner_wire_, longest, ranks, traits_.dtype);
   }
   if (route_.replicas == nullptr) return;
-  replica_buffers_ =
-      WireBuffers::for_reduce_scatter(traits_.wire, longest / ranks, route_.replicas->size());
+  replica_buffers_ = WireBuffers::for_reduce_scatter(traits_.wire, longest / ranks,
+                                                     route_.replicas->size(), traits_.dtype);
 }
 
 void GradientReducer::begin_micro_batch(bool last) {
   last_ = last;
   reducing_ = last || traits_.reduce_every == ReduceEvery::kMicroBatch;
-  if (!reducing_ && !full_.defined()) full_ = at::zeros({layout_.length()}, floats());
+  if (!reducing_ && !full_.defined()) full_ = at::zeros({layout_.length()}, options());
   missing_ = slots_in_bucket_;
   buckets_to_send_ = buckets_of_slot_;
   std::fill(seen_.begin(), seen_.end(), false);
@@ -239,7 +236,7 @@ void GradientReducer::end_micro_batch() {
 at::Tensor GradientReducer::take_sum() {
   at::Tensor spare;
   if (spare_sums_.empty()) {
-    spare = at::empty({layout_.shard_length()}, floats());
+    spare = at::empty({layout_.shard_length()}, options());
     partial_bytes_ += bytes_of(spare);
   } else {
     spare = std::move(spare_sums_.back());

@@ -8,7 +8,7 @@
 namespace zerolab {
 
 void OptimizerShard::allocate(const FlatLayout& layout, int rank, Masters masters,
-                              Optimizer& optimizer) {
+                              Optimizer& optimizer, const Copies& copies) {
   optimizer_ = &optimizer;
   masters_ = std::move(masters);
   owned_ = layout.ranges(rank);
@@ -22,6 +22,7 @@ void OptimizerShard::allocate(const FlatLayout& layout, int rank, Masters master
     view.parameters = masters_(range.offset, range.owned_offset, range.length);
     for (const at::Tensor& state : states_)
       view.states.push_back(state.narrow(0, range.owned_offset, range.length));
+    if (copies) view.copy = copies(range.offset, range.owned_offset, range.length);
     view.decay = range.decay;
     ranges_.push_back(std::move(view));
   }
@@ -30,8 +31,20 @@ void OptimizerShard::allocate(const FlatLayout& layout, int rank, Masters master
 void OptimizerShard::update(const std::function<at::Tensor(const FlatRange&)>& gradient,
                             const UpdateStep& step) {
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < owned_.size(); ++i) ranges_[i].gradients = gradient(owned_[i]);
+  const bool as_it_is = optimizer_->takes_low_precision();
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const at::Tensor given = gradient(owned_[i]);
+    ranges_[i].gradients = as_it_is ? given : given.to(at::kFloat);
+  }
   optimizer_->update(ranges_, step);
+  if (!as_it_is) refresh_copies();
+}
+
+void OptimizerShard::refresh_copies() {
+  const at::NoGradGuard no_grad;
+  for (const OptimizerRange& range : ranges_) {
+    if (range.copy.defined()) range.copy.copy_(range.parameters);
+  }
 }
 
 std::vector<StatePiece> OptimizerShard::pieces(const Parameters& parameters) const {

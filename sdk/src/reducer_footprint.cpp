@@ -41,7 +41,9 @@ void predict_reduce(WireDtype wire, int64_t n, int ranks, int64_t element_size, 
 }  // namespace
 
 void GradientReducer::predict(const FlatLayout& layout, int replicas, ReducerTraits traits,
-                              int64_t element_size, int64_t micro_batches, Footprint& footprint) {
+                              int64_t micro_batches, Footprint& footprint) {
+  const auto element_size = static_cast<int64_t>(c10::elementSize(traits.dtype));
+  traits.wire = wire_for(traits.wire, traits.dtype);
   const int ranks = layout.num_ranks();
   const WireDtype owner_wire = ranks == 1 ? WireDtype::kFloat32 : traits.wire;
   if (ranks == 1) traits.keep_full = true;
@@ -56,7 +58,7 @@ void GradientReducer::predict(const FlatLayout& layout, int replicas, ReducerTra
   }
   HeldBytes& held = footprint.held;
   held.gradients += (traits.keep_full ? layout.length() : layout.shard_length()) * element_size;
-  if (each) held.gradients += held_sums(micro_batches) * layout.shard_length() * 4;
+  if (each) held.gradients += held_sums(micro_batches) * layout.shard_length() * element_size;
   if (owner_wire != WireDtype::kFloat32 && traits.error_feedback)
     held.gradients += layout.length() * 4;
   const int64_t longest = layout.longest_bucket();
@@ -67,7 +69,8 @@ void GradientReducer::predict(const FlatLayout& layout, int replicas, ReducerTra
   const auto stages = static_cast<int64_t>(depth(layout, traits));
   held.buckets += stages * buffers(owner_wire, longest, ranks);
   if (!traits.keep_full) held.buckets += stages * longest * element_size;
-  if (!traits.keep_full && !each && micro_batches > 1) held.buckets += layout.length() * 4;
+  if (!traits.keep_full && !each && micro_batches > 1)
+    held.buckets += layout.length() * element_size;
   if (replicas > 1) held.buckets += buffers(traits.wire, longest / ranks, replicas);
 }
 

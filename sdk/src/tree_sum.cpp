@@ -1,4 +1,6 @@
-// The fixed order of every sum over ranks: stride doubling, in float32.
+// The fixed order of every sum over ranks: stride doubling, each addition in float32 and rounded to
+// the dtype of what is added. (Rounding once, at the end, would give a sum in two stages, as over
+// groups of ranks and then across groups, other bits than a sum in one.)
 // Formula: for s = 1, 2, 4, ...: x[i] = x[i] + x[i + s] for i = 0, 2s, 4s, ... with i + s < R;
 // the sum is x[0].
 
@@ -79,11 +81,12 @@ void tree_sum(const at::Tensor& out, const at::Tensor& in, int num_ranks) {
   if (plain)
     return sum_floats(out.mutable_data_ptr<float>(), in.const_data_ptr<float>(), n, num_ranks);
   std::vector<at::Tensor> x;
-  for (int r = 0; r < num_ranks; ++r)
-    x.push_back(in.narrow(0, r * n, n).to(at::kFloat, false, true));
+  for (int r = 0; r < num_ranks; ++r) x.push_back(in.narrow(0, r * n, n));
   for (int s = 1; s < num_ranks; s *= 2) {
-    for (int r = 0; r + s < num_ranks; r += 2 * s)
-      x[static_cast<size_t>(r)].add_(x[static_cast<size_t>(r + s)]);
+    for (int r = 0; r + s < num_ranks; r += 2 * s) {
+      at::Tensor& sum = x[static_cast<size_t>(r)];
+      sum = sum.add(x[static_cast<size_t>(r + s)]);
+    }
   }
   out.copy_(x[0]);
 }

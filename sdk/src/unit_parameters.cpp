@@ -7,6 +7,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "initial_fill.h"
+
 namespace zerolab {
 namespace {
 
@@ -34,23 +36,28 @@ void fill_storage(const at::Tensor& tensor) {
 }  // namespace
 
 UnitParameters::UnitParameters(Parameters& parameters, const FlatLayout& layout,
-                               Communicator& owners, uint64_t seed, UnitGatherTraits traits)
+                               Communicator& owners, uint64_t seed, UnitGatherTraits traits,
+                               at::ScalarType dtype)
     : parameters_(parameters), layout_(layout), owners_(owners), traits_(traits) {
-  const auto floats = at::TensorOptions().dtype(at::kFloat);
-  shard_ = at::empty({layout.shard_length()}, floats);
-  frozen_ = allocate_frozen(parameters, seed);
+  const auto options = at::TensorOptions().dtype(dtype);
+  traits_.wire = wire_for(traits.wire, dtype);
+  shard_ = at::zeros({layout.shard_length()}, options.dtype(at::kFloat));
+  if (dtype != at::kFloat) copies_ = at::empty({layout.shard_length()}, options);
+  InitialFill fill(parameters, layout, owners.rank(), seed,
+                   copies_.defined() ? shard_ : at::Tensor());
+  frozen_ = allocate_frozen(parameters, seed, dtype);
   units_.resize(layout.regions().size() - 1);
   size_t slot = 0;
   for (size_t r = 0; r < layout.regions().size(); ++r) {
     const Region& cut = layout.regions()[r];
-    const at::Tensor memory = at::zeros({cut.length}, floats);
+    const at::Tensor memory = at::zeros({cut.length}, options);
     const int64_t end = cut.offset + cut.length;
     for (; slot < layout.slots().size(); ++slot) {
       const Slot& s = layout.slots()[slot];
       const bool last = r + 1 == layout.regions().size();
       if (s.offset + s.numel > end || (s.offset == end && !last)) break;
       parameters.bind(s.parameter, memory, s.numel == 0 ? 0 : s.offset - cut.offset);
-      parameters.initialize(s.parameter, seed);
+      fill.fill_next();
     }
     for (size_t b = cut.first_bucket; b < cut.end_bucket; ++b) {
       const int64_t start = layout.slice_offset(b, owners.rank()) - cut.offset;
@@ -65,10 +72,10 @@ UnitParameters::UnitParameters(Parameters& parameters, const FlatLayout& layout,
   }
   buffers_.resize(static_cast<size_t>(most_buckets(layout)));
   for (WireBuffers& buffers : buffers_) {
-    buffers = WireBuffers::for_all_gather(traits.wire, layout.longest_bucket(), owners.size());
+    buffers = WireBuffers::for_all_gather(traits_.wire, layout.longest_bucket(), owners.size());
   }
   const Region& zero = layout.regions()[kRegionZero];
-  publishing_.emplace(layout, owners, GatherTraits{traits.wire, traits.longest_prefetch},
+  publishing_.emplace(layout, owners, GatherTraits{traits_.wire, traits_.longest_prefetch},
                       zero.first_bucket, zero.end_bucket);
   for (int unit = 1; unit < parameters.num_units(); ++unit) {
     if (region(unit).length > 0) order_[0].push_back(unit);
@@ -91,8 +98,10 @@ const Region& UnitParameters::region(int unit) const {
   return layout_.regions()[region_of(unit)];
 }
 
+/// This rank's slice of a bucket, as the model computes with it.
 at::Tensor UnitParameters::shard_slice(size_t bucket) const {
-  return shard_.narrow(0, layout_.owned_offset(bucket), layout_.slice_length(bucket));
+  const at::Tensor& shard = copies_.defined() ? copies_ : shard_;
+  return shard.narrow(0, layout_.owned_offset(bucket), layout_.slice_length(bucket));
 }
 
 /// Starts the gather of a unit that is not here.
@@ -202,7 +211,12 @@ void UnitParameters::publish() {
 }
 
 int64_t UnitParameters::bytes() const {
-  return static_cast<int64_t>(shard_.nbytes() + whole_.nbytes() + frozen_.nbytes());
+  const at::Tensor& shard = copies_.defined() ? copies_ : shard_;
+  return static_cast<int64_t>(shard.nbytes() + whole_.nbytes() + frozen_.nbytes());
+}
+
+int64_t UnitParameters::master_bytes() const {
+  return copies_.defined() ? static_cast<int64_t>(shard_.nbytes()) : 0;
 }
 
 int64_t UnitParameters::buffer_bytes() const {

@@ -27,12 +27,14 @@ bool is_vector(const at::Tensor& tensor, at::ScalarType dtype, int64_t length,
          tensor.numel() == length && tensor.device() == device;
 }
 
-/// Two float32 vectors, the one `parts` times as long as the other.
-void check_parts(const char* operation, const at::Tensor& whole, const at::Tensor& part,
-                 int parts) {
+/// Two vectors of what travels (float32 unless the wire leaves it as it is), the one `parts` times
+/// as long as the other.
+void check_parts(const char* operation, WireDtype wire, const at::Tensor& whole,
+                 const at::Tensor& part, int parts) {
   const int64_t length = part.numel();
-  check(is_vector(whole, at::kFloat, parts * length, part.device()) &&
-            is_vector(part, at::kFloat, length, part.device()),
+  const at::ScalarType dtype = wire == WireDtype::kFloat32 ? part.scalar_type() : at::kFloat;
+  check(is_vector(whole, dtype, parts * length, part.device()) &&
+            is_vector(part, dtype, length, part.device()),
         operation, whole, part);
 }
 
@@ -74,6 +76,10 @@ WireDtype parse_wire_dtype(std::string_view word) {
                     "\" is not a wire format: choose \"fp32\", \"bf16\" or \"int8\"");
 }
 
+WireDtype wire_for(WireDtype wire, at::ScalarType dtype) {
+  return dtype == at::kFloat ? wire : WireDtype::kFloat32;
+}
+
 int64_t wire_bytes(WireDtype wire, int64_t n) {
   switch (wire) {
     case WireDtype::kFloat32:
@@ -102,12 +108,13 @@ void wire_decode(WireDtype wire, const at::Tensor& bytes, const at::Tensor& valu
   wire_codec::decode(wire, bytes, values, 1);
 }
 
-WireBuffers WireBuffers::for_reduce_scatter(WireDtype wire, int64_t n, int ranks) {
+WireBuffers WireBuffers::for_reduce_scatter(WireDtype wire, int64_t n, int ranks,
+                                            at::ScalarType dtype) {
   const int64_t bytes = reduce_scatter_buffer_bytes(wire, n, ranks);
   WireBuffers buffers;
   if (bytes == 0) return buffers;
   if (wire == WireDtype::kFloat32) {
-    buffers.received = at::empty({n}, at::TensorOptions().dtype(at::kFloat));
+    buffers.received = at::empty({n}, at::TensorOptions().dtype(dtype));
   } else {
     buffers.send = at::empty({bytes / 2}, at::TensorOptions().dtype(at::kByte));
     buffers.received = at::empty_like(buffers.send);
@@ -160,13 +167,13 @@ std::unique_ptr<Work> wire_reduce_scatter(Communicator& ranks, WireDtype wire,
                                           WireBuffers& buffers, const at::Tensor& residual,
                                           std::string_view label) {
   const int size = ranks.size();
-  check_parts("wire_reduce_scatter", in, out, size);
+  check_parts("wire_reduce_scatter", wire, in, out, size);
   if (size == 1) return ranks.reduce_scatter(out, in, label);
   if (wire == WireDtype::kFloat32) {
-    allocate(buffers.received, in.numel(), at::kFloat, in.device());
+    allocate(buffers.received, in.numel(), in.scalar_type(), in.device());
     return ranks.reduce_scatter(out, in, label, buffers.received);
   }
-  if (residual.defined()) check_parts("wire_reduce_scatter's residual", residual, in, 1);
+  if (residual.defined()) check_parts("wire_reduce_scatter's residual", wire, residual, in, 1);
   const int64_t bytes = size * wire_bytes(wire, out.numel());
   allocate(buffers.send, bytes, at::kByte, in.device());
   allocate(buffers.received, bytes, at::kByte, in.device());
@@ -180,7 +187,7 @@ std::unique_ptr<Work> wire_all_gather(Communicator& ranks, WireDtype wire, const
                                       const at::Tensor& in, WireBuffers& buffers,
                                       std::string_view label) {
   const int size = ranks.size();
-  check_parts("wire_all_gather", out, in, size);
+  check_parts("wire_all_gather", wire, out, in, size);
   if (wire == WireDtype::kFloat32) return ranks.all_gather(out, in, label);
   // This rank's bytes are sent from where they belong in what it receives.
   const int64_t bytes = wire_bytes(wire, in.numel());

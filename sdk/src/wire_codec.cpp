@@ -13,8 +13,7 @@
 #include <ATen/ops/empty.h>
 
 #include "zerolab/communicator.h"
-
-#include "vector_clones.h"
+#include "zerolab/vector_clones.h"
 
 namespace zerolab::wire_codec {
 namespace {

@@ -67,7 +67,7 @@ class MySharding : public zerolab::Sharding {
     zerolab::Footprint result;
     result.held.parameters = (layout.length() + zerolab::frozen_length(request.parameters)) * 4;
     result.held.optimizer = layout.shard_length() * request.num_states * 4;
-    zerolab::GradientReducer::predict(layout, 1, traits(request.reduce_every), 4,
+    zerolab::GradientReducer::predict(layout, 1, traits(request.reduce_every),
                                       request.micro_batches, result);
     zerolab::BucketGather::predict(layout, {}, 0, layout.buckets().size(), 4, 1, result);
     return result;

@@ -47,7 +47,12 @@ zerolab::OptionValues small_options(const std::string& id) {
     if (schema.find(option) != nullptr) values[option] = value;
   }
   for (const zerolab::OptionField& field : schema.fields()) {
-    if (field.required && field.is_path) values[field.name] = text_file();
+    if (!field.required || !field.is_path) continue;
+    if (field.type == zerolab::OptionType::kStringList) {
+      values[field.name] = std::vector<std::string>{text_file()};
+    } else {
+      values[field.name] = text_file();
+    }
   }
   return values;
 }
@@ -126,12 +131,17 @@ TEST_CASE("every precision has a fixed policy and a power-of-two loss scale") {
         INFO("precision " << name);
         const auto precision = make();
         const zerolab::PrecisionPolicy before = precision->policy();
-        for (const bool finite : {true, false, true}) {
+        const auto resumed = make();
+        for (const bool finite : {true, false, true, false, false, true}) {
           int exponent = 0;
           CHECK(std::frexp(precision->loss_scale(), &exponent) == 0.5);
           precision->observe(finite);
+          resumed->restore(precision->state());
+          CHECK(resumed->loss_scale() == precision->loss_scale());
+          CHECK(resumed->state() == precision->state());
         }
         CHECK(precision->policy().parameter_dtype == before.parameter_dtype);
+        CHECK(precision->policy().gradient_dtype == before.gradient_dtype);
         CHECK(precision->policy().autocast_dtype == before.autocast_dtype);
       });
   CHECK(count > 0);

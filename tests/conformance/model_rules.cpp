@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <set>
+#include <vector>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint.h>
@@ -22,6 +26,60 @@ zerolab::Batch random_batch(int64_t sequences, uint64_t key) {
   batch.targets = at::randint(kVocabulary, {sequences, kTokens}, generator, options);
   batch.num_targets = sequences * kTokens;
   return batch;
+}
+
+/// has_cache() says that next_logits() gives what logits() gives, however the text is cut.
+void check_cache(zerolab::Model& model, zerolab::Units& units, const at::Tensor& tokens_BT) {
+  if (!model.has_cache()) return;
+  const at::Tensor whole = model.logits(tokens_BT, units).to(at::kFloat);
+  const double size = whole.abs().max().item<double>();
+  for (const std::vector<int64_t>& chunks : {std::vector<int64_t>{kTokens}, {5, 1, 2}, {1, 7}}) {
+    zerolab::KeyValueCache cache;
+    cache.capacity = kTokens;
+    for (const int64_t tokens : chunks) {
+      INFO("cache: " << tokens << " tokens after " << cache.length);
+      units.begin(false, 0);
+      const at::Tensor piece = tokens_BT.narrow(1, cache.length, tokens);
+      const at::Tensor next = model.next_logits(piece, units, cache).to(at::kFloat);
+      units.end();
+      const at::Tensor difference = next - whole.select(1, cache.length - 1);
+      CHECK(difference.abs().max().item<double>() <= 1e-5 * size);
+    }
+    CHECK(cache.length == kTokens);
+  }
+}
+
+/// A layout names each parameter once, further names of it beside, and nothing unknown.
+void check_layouts(const zerolab::Model& model, const zerolab::Parameters& parameters) {
+  std::set<std::string> layouts;
+  for (const zerolab::WeightLayout& layout : model.weight_layouts()) {
+    INFO("layout " << layout.name);
+    CHECK(layouts.insert(layout.name).second);
+    CHECK_FALSE(layout.name.empty());
+    std::set<std::string> theirs, ours;
+    std::vector<bool> named(parameters.size());
+    for (const zerolab::ForeignWeight& weight : layout.weights) {
+      INFO(weight.name << " is " << weight.parameter);
+      CHECK(theirs.insert(weight.name).second);
+      CHECK(ours.insert(weight.parameter).second);
+      const int64_t index = parameters.find(weight.parameter);
+      REQUIRE(index >= 0);
+      const auto i = static_cast<size_t>(index);
+      // The first is where the file's numbers go; an alias before it could not be compared.
+      CHECK((named[i] || parameters.info(i).name == weight.parameter));
+      named[i] = true;
+      if (weight.transposed) CHECK(parameters.info(i).shape.size() == 2);
+    }
+    for (size_t i = 0; i < named.size(); ++i) {
+      INFO(parameters.info(i).name);
+      CHECK(named[i]);
+    }
+    for (const std::string& suffix : layout.ignored_suffixes) {
+      INFO("ignored " << suffix);
+      CHECK(std::none_of(theirs.begin(), theirs.end(),
+                         [&](const std::string& name) { return name.ends_with(suffix); }));
+    }
+  }
 }
 
 }  // namespace
@@ -63,4 +121,6 @@ void check_model(const std::string& name, zerolab::Model& model) {
   CHECK(model.logits(batch.tokens, units).sizes() == at::IntArrayRef({3, kTokens, kVocabulary}));
   CHECK(model.logits(batch.tokens.narrow(1, 0, 2), units).sizes() ==
         at::IntArrayRef({3, 2, kVocabulary}));
+  check_cache(model, units, batch.tokens);
+  check_layouts(model, parameters);
 }

@@ -12,24 +12,58 @@ namespace {
 
 constexpr int64_t kLength = 16 * 21;
 
+/// One flat space; `low`, if not float32, is what gradients are kept in and copies are made in.
 struct Flat {
-  at::Tensor parameters = at::empty({kLength}), gradients = at::empty({kLength});
+  at::Tensor parameters = at::empty({kLength}), gradients = at::empty({kLength}), copy;
   std::vector<at::Tensor> states;
-  explicit Flat(size_t num_states) {
+  explicit Flat(size_t num_states, at::ScalarType low = at::kFloat) {
     auto generator = zerolab::make_generator(3);
     parameters.normal_(0, 1, generator);
     gradients.normal_(0, 0.1, generator);
     for (size_t i = 0; i < num_states; ++i) states.push_back(at::zeros({kLength}));
+    if (low == at::kFloat) return;
+    gradients = gradients.to(low);
+    copy = at::zeros({kLength}, at::TensorOptions().dtype(low));
   }
   zerolab::OptimizerRange range(int64_t from, int64_t to, bool decay) const {
-    zerolab::OptimizerRange r{parameters.narrow(0, from, to - from),
-                              gradients.narrow(0, from, to - from).clone(),
-                              {},
-                              decay};
-    for (const at::Tensor& state : states) r.states.push_back(state.narrow(0, from, to - from));
+    const auto cut = [&](const at::Tensor& x) {
+      return x.defined() ? x.narrow(0, from, to - from) : x;
+    };
+    zerolab::OptimizerRange r{cut(parameters), cut(gradients).clone(), {}, decay, cut(copy)};
+    for (const at::Tensor& state : states) r.states.push_back(cut(state));
     return r;
   }
+  void expect_bits_of(const Flat& other) const {
+    CHECK(at::equal(parameters, other.parameters));
+    for (size_t i = 0; i < states.size(); ++i) CHECK(at::equal(states[i], other.states[i]));
+  }
 };
+
+/// Three updates of a space that is cut in two; nothing is cut at 0.
+void update(zerolab::Optimizer& optimizer, const Flat& flat, int64_t cut) {
+  for (int64_t step = 1; step <= 3; ++step) {
+    std::vector<zerolab::OptimizerRange> ranges;
+    if (cut > 0) ranges.push_back(flat.range(0, cut, true));
+    ranges.push_back(flat.range(cut, kLength, true));
+    optimizer.update(ranges, {1e-2, step, 0.5});
+  }
+}
+
+/// 16-bit gradients count as the same numbers in float32 would, and the copy is the rounded
+/// masters.
+void check_low_precision(zerolab::Optimizer& one, zerolab::Optimizer& other) {
+  const size_t num_states = one.state_names().size();
+  for (const at::ScalarType low : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t cut : {0, 16, 160}) {
+      Flat narrow(num_states, low), wide(num_states);
+      wide.gradients = narrow.gradients.to(at::kFloat);
+      update(one, narrow, cut);
+      update(other, wide, 0);
+      narrow.expect_bits_of(wide);
+      CHECK(at::equal(narrow.copy, narrow.parameters.to(low)));
+    }
+  }
+}
 
 }  // namespace
 
@@ -38,19 +72,13 @@ void check_optimizer(const std::string& name, zerolab::Optimizer& one, zerolab::
   const size_t num_states = one.state_names().size();
   for (const int64_t cut : {16, 160, 320}) {
     Flat whole(num_states), parts(num_states);
-    for (int64_t step = 1; step <= 3; ++step) {
-      const zerolab::UpdateStep update{1e-2, step, 0.5};
-      std::vector<zerolab::OptimizerRange> all = {whole.range(0, kLength, true)};
-      std::vector<zerolab::OptimizerRange> two = {parts.range(0, cut, true),
-                                                  parts.range(cut, kLength, true)};
-      one.update(all, update);
-      other.update(two, update);
-    }
-    CHECK(at::equal(whole.parameters, parts.parameters));  // bit-identical wherever a range is cut
+    update(one, whole, 0);
+    update(other, parts, cut);
+    parts.expect_bits_of(whole);  // bit-identical wherever a range is cut
     CHECK_FALSE(at::equal(whole.parameters, Flat(num_states).parameters));
     CHECK(whole.parameters.isfinite().all().item<bool>());
-    for (size_t i = 0; i < num_states; ++i) CHECK(at::equal(whole.states[i], parts.states[i]));
   }
+  if (one.takes_low_precision()) check_low_precision(one, other);
   // Padding is zero, has no gradient, and has to stay zero.
   Flat padding(num_states);
   padding.parameters.zero_();

@@ -47,10 +47,13 @@ at::Tensor tensor_of(const std::vector<float>& numbers) {
   return at::tensor(numbers, at::kFloat);
 }
 
-/// The documented order, written down once more: rank i adds rank i + 2^k.
-float sum_along_tree(std::vector<float> x) {
+/// The documented order, written down once more: rank i adds rank i + 2^k, rounding each time.
+float sum_along_tree(std::vector<float> x, bool as_bf16) {
   for (size_t stride = 1; stride < x.size(); stride *= 2) {
-    for (size_t i = 0; i + stride < x.size(); i += 2 * stride) x[i] += x[i + stride];
+    for (size_t i = 0; i + stride < x.size(); i += 2 * stride) {
+      x[i] += x[i + stride];
+      if (as_bf16) x[i] = static_cast<float>(c10::BFloat16(x[i]));
+    }
   }
   return x[0];
 }
@@ -66,7 +69,7 @@ at::Tensor expected_slice(int rank, int num_ranks, int64_t length, bool as_bf16)
   for (int64_t i = rank * length; i < (rank + 1) * length; ++i) {
     std::vector<float> column;
     for (const auto& numbers : all) column.push_back(numbers[static_cast<size_t>(i)]);
-    sums.push_back(sum_along_tree(column));
+    sums.push_back(sum_along_tree(column, as_bf16));
   }
   return tensor_of(sums);
 }
@@ -107,7 +110,7 @@ TEST_CASE("reduce_scatter adds along the tree over ranks, bit for bit, again and
   });
 }
 
-TEST_CASE("reduce_scatter of bfloat16 adds in float32 and rounds once") {
+TEST_CASE("reduce_scatter of bfloat16 adds in float32 and rounds each addition") {
   const int num_ranks = GENERATE(2, 3, 4);
   constexpr int64_t kLength = 513;
   run_on_threads(num_ranks, [&](Communicator& world) {

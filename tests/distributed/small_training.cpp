@@ -65,7 +65,8 @@ zerolab::Experiment experiment_of(const Setting& s) {
   };
   (*choose(Kind::kOptimizer, "adamw"))["weight_decay"] = 0.1;
   (*choose(Kind::kScheduler, "constant"))["lr"] = 0.01;
-  choose(Kind::kPrecision, s.precision);
+  auto& precision = *choose(Kind::kPrecision, s.precision);
+  for (const auto& [name, value] : s.precision_options) precision[name] = value;
   e.memory.activation_checkpointing = s.checkpointing;
   auto& sharding = *choose(Kind::kSharding, s.sharding);
   sharding["reduce_bucket_size"] = s.bucket;
@@ -182,5 +183,6 @@ std::string title(const Setting& s) {
   return s.sharding + (s.checkpointing ? ", checkpointing" : "") +
          (s.overlap ? "" : ", no overlap") + (s.clipping > 0 ? "" : ", no clipping") + ", " +
          std::to_string(s.ranks) + " ranks, accumulation " + std::to_string(s.accumulation) + ", " +
-         s.precision + ", reduce every " + s.reduce_every;
+         s.precision + (s.precision_options.empty() ? "" : " with options") + ", reduce every " +
+         s.reduce_every;
 }

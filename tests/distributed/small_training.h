@@ -31,6 +31,7 @@ struct Setting {
   double poison_from = -1;  ///< step from which rank 0's loss is not finite
   bool overlap = true, checkpointing = false;
   std::map<std::string, zerolab::OptionValue> options = {};  ///< of the strategy, further ones
+  std::map<std::string, zerolab::OptionValue> precision_options = {};
   /// Makes each rank's model; the awkward one (poisoned on rank 0) if there is none.
   std::unique_ptr<zerolab::Model> (*model)(int rank) = nullptr;
 };

@@ -28,7 +28,8 @@ DOORS = {  # what may be included, and where alone
 TORCH = re.compile(r"(ATen|c10|torch)/")
 FORMATTERS = re.compile(r"(spdlog|fmt)/")
 # Plugins that may not exist yet, and must not be named either.
-PLANNED_NAMES = {"zero1", "zero2", "zero3", "ddp", "hsdp", "cosine", "adamw", "amp_bf16", "mini_gpt"}
+PLANNED_NAMES = {"zero1", "zero2", "zero3", "ddp", "hsdp", "cosine", "adamw", "amp_bf16", "mini_gpt", "llama",
+                 "adam", "sgd", "lion", "wsd", "amp_fp16", "bf16_scaled"}
 # Dtypes, and words of everyday English or mathematics.
 INNOCENT_NAMES = {"fp32", "fp16", "bf16", "text", "constant", "linear"}
 MAX_LINES = 400

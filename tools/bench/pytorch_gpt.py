@@ -2,6 +2,7 @@
 """The model and the training loop of an experiment in plain PyTorch, timed step by step.
 
     pytorch_gpt.py CONFIG.toml [--ranks N] [--parallel KIND] [--threads N] [--compile] [--fused] [--validate]
+                               [--weights FILE.safetensors] [--same-batches]
 
 CONFIG.toml is what `zerolab show-config` prints, so that both sides train the same thing. It is the loop that a
 PyTorch user writes: torch.nn modules, autograd, torch.optim.AdamW with its default implementation (--fused: with the
@@ -9,9 +10,11 @@ fused one), clip_grad_norm_, the loss read and printed at every step. With sever
 how they share the work: DistributedDataParallel or another kind of pytorch_parallel.py.
 
 Shapes: B sequences, T tokens, C channels, H heads, V vocabulary. Progress goes to standard error; standard output
-gets one JSON object: step_seconds (whole iterations, of rank 0), tokens_per_step (of all ranks), parameters, loss
-(of the last step, on rank 0), torch (its version), and with --validate val_loss: over the whole validation part of a
-text, in windows of T that do not overlap, as zerolab cuts them.
+gets one JSON object: step_seconds (whole iterations, of rank 0), tokens_per_step (of all ranks), parameters, losses
+(of each step, the mean over its micro-batches, on rank 0), loss (the last of them), torch (its version), and with --validate val_loss: over the whole validation part of a
+text, in windows of T that do not overlap, as zerolab cuts them. --weights writes the weights that it starts from,
+under zerolab's names; with --same-batches each step takes the samples that zerolab's does (one rank): the two curves
+then differ by rounding alone.
 """
 import argparse
 import contextlib
@@ -23,12 +26,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
 import pytorch_parallel
+from sample_order import SampleOrder
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -39,7 +44,7 @@ SUPPORTED = {  # what this file knows to train; everything else is refused
     ("model", "plugin"): ("gpt",),
     ("model", "tie_embeddings"): (True,),
     ("model", "vocab_multiple"): (1,),
-    ("data", "plugin"): ("text", "synthetic"),
+    ("data", "plugin"): ("text", "synthetic", "token_bin"),
     ("optimizer", "plugin"): ("adamw",),
     ("scheduler", "plugin"): ("cosine", "constant"),
     ("precision", "plugin"): ("fp32", "amp_bf16"),
@@ -101,6 +106,18 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())
 
 
+def packed_tokens(data):
+    """As load_tokens, of one file that `zerolab tokenize` wrote; the last part validates."""
+    [path] = data["path"]
+    content = numpy.memmap(path, dtype=numpy.uint8, mode="r")
+    if bytes(content[:8]) != b"ZLTOKENS":
+        sys.exit(f"pytorch_gpt.py: {path} is not a file that `zerolab tokenize` wrote")
+    width, vocab_size = int(content[12:16].view("<u4")[0]), int(content[24:32].view("<u8")[0])
+    tokens = torch.from_numpy(content[256:].view(f"<u{width}").astype(numpy.int64))
+    train_length = int(len(tokens) * data["train_fraction"])
+    return tokens[:train_length], tokens[train_length:], vocab_size
+
+
 def load_tokens(data, seed, sequence_length):
     """The training tokens and the validation tokens, each in one tensor, and V."""
     if data["plugin"] == "synthetic":
@@ -108,6 +125,8 @@ def load_tokens(data, seed, sequence_length):
         generator = torch.Generator().manual_seed(seed)
         tokens, vocab_size = torch.randint(data["vocab_size"], (length,), generator=generator), data["vocab_size"]
         return tokens, tokens, vocab_size
+    if data["plugin"] == "token_bin":
+        return packed_tokens(data)
     content = Path(data["path"]).read_bytes()
     if data["tokenizer"] == "char":
         text = content.decode()
@@ -123,6 +142,41 @@ def random_batch(tokens, B, T):
     starts = torch.randint(len(tokens) - T, (B,)).tolist()
     return (torch.stack([tokens[s : s + T] for s in starts]),
             torch.stack([tokens[s + 1 : s + 1 + T] for s in starts]))
+
+
+class SameBatches:
+    """The samples of each step as zerolab draws them: windows that begin `stride` tokens apart."""
+
+    def __init__(self, tokens, T, stride, seed):
+        self.tokens, self.T, self.stride, self.next = tokens, T, stride, 0
+        self.order = SampleOrder((len(tokens) - 1 - T) // stride + 1, seed)
+
+    def draw(self, B):
+        starts = [self.stride * self.order.index(self.next + i) for i in range(B)]
+        self.next += B
+        return (torch.stack([self.tokens[s : s + self.T] for s in starts]),
+                torch.stack([self.tokens[s + 1 : s + 1 + self.T] for s in starts]))
+
+
+def zerolab_name(name):
+    for ours, theirs in (("tokens.", "wte."), ("positions.", "wpe."), ("attention_out.", "attention.proj."),
+                         ("qkv.", "attention.qkv."), ("mlp_in.", "mlp.fc."), ("mlp_out.", "mlp.proj.")):
+        name = name.replace(ours, theirs)
+    return name
+
+
+def write_weights(model, path):
+    """As safetensors: the length of a header, the header, the values."""
+    header, values, end = {}, [], 0
+    for name, parameter in model.named_parameters():
+        data = parameter.detach().numpy().astype("<f4").tobytes()
+        header[zerolab_name(name)] = {"dtype": "F32", "shape": list(parameter.shape),
+                                      "data_offsets": [end, end + len(data)]}
+        values.append(data)
+        end += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    Path(path).write_bytes(len(text).to_bytes(8, "little") + text + b"".join(values))
 
 
 @torch.no_grad()
@@ -162,6 +216,8 @@ def train(rank, config, arguments, port):
     torch.manual_seed(config["seed"])  # the same initial weights on every rank
     model = Gpt(config["model"], vocab_size, T)
     num_parameters = sum(p.numel() for p in model.parameters())
+    if arguments.weights:
+        write_weights(model, arguments.weights)
     torch.manual_seed(config["seed"] + rank)
     trained = torch.compile(model) if arguments.compile else model
     adamw = {"betas": tuple(config["optimizer"]["betas"]), "eps": config["optimizer"]["eps"]}
@@ -175,25 +231,36 @@ def train(rank, config, arguments, port):
         optimizer = torch.optim.AdamW(parameter_groups(model, decay), **adamw)
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=config["precision"]["plugin"] == "amp_bf16")
 
-    step_seconds = []
-    batch = random_batch(tokens, B, T)
+    if arguments.same_batches:
+        # As data/text and data/token_bin cut them: the one has every window, the other those that do not overlap.
+        stride = config["data"]["stride"] or T
+        same = SameBatches(tokens, T, stride, config["seed"])
+
+    def draw():
+        return same.draw(B) if arguments.same_batches else random_batch(tokens, B, T)
+
+    step_seconds, losses = [], []
+    batch = draw()
     before = time.perf_counter()
     for step in range(config["steps"]):
         lr = learning_rate(config["scheduler"], step, config["steps"])
         for group in optimizer.param_groups:
             group["lr"] = lr
+        total = 0.0
         for micro in range(accumulation):
             quiet = arguments.ranks > 1 and micro + 1 < accumulation
             with pytorch_parallel.without_reduction(arguments.parallel, trained) if quiet else contextlib.nullcontext():
                 with autocast:
                     loss = trained(*batch) / accumulation
-                batch = random_batch(tokens, B, T)
+                batch = draw()
+                total += loss.detach()
                 loss.backward()
         if config["gradient_clipping"] > 0:
             nn.utils.clip_grad_norm_(model.parameters(), config["gradient_clipping"])
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        value = loss.item() * accumulation
+        value = float(total)
+        losses.append(value)
         now = time.perf_counter()
         step_seconds.append(now - before)
         before = now
@@ -202,7 +269,7 @@ def train(rank, config, arguments, port):
 
     if rank == 0:
         result = {"step_seconds": step_seconds, "tokens_per_step": B * T * accumulation * arguments.ranks,
-                  "parameters": num_parameters, "loss": value, "torch": torch.__version__}
+                  "parameters": num_parameters, "loss": value, "losses": losses, "torch": torch.__version__}
         if arguments.validate:
             result["val_loss"] = validation_loss(model, validation_tokens, B, T)
         json.dump(result, sys.stdout)
@@ -226,7 +293,11 @@ def main():
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     parser.add_argument("--fused", action="store_true", help="the fused implementation of AdamW")
     parser.add_argument("--validate", action="store_true", help="adds the validation loss after the last step")
+    parser.add_argument("--weights", metavar="FILE", help="write the weights that it starts from, as safetensors")
+    parser.add_argument("--same-batches", action="store_true", help="train on the samples that zerolab trains on")
     arguments = parser.parse_args()
+    if arguments.same_batches and arguments.ranks > 1:
+        parser.error("--same-batches goes with one rank")
     if arguments.parallel.startswith("fsdp2") and (arguments.compile or arguments.validate):
         parser.error("--compile and --validate go with --parallel ddp and zero1")
     config = tomllib.loads(Path(arguments.config).read_text())

@@ -28,9 +28,13 @@ constexpr const char* kExamples =
   zerolab run experiment.toml --ranks 2              the same on two processes
   zerolab run experiment.toml sharding.plugin=NAME   with one word swapped
   zerolab resume runs/experiment-1                   go on where it stopped
+  zerolab generate runs/experiment-1 --prompt "A"  let it go on with a text
+  zerolab evaluate runs/experiment-1@best            loss, perplexity, bits per byte
+  zerolab export runs/experiment-1 -o w.safetensors  its weights, for another program
   zerolab checkpoint verify runs/experiment-1        whether what it saved is whole
   zerolab verify experiment.toml --ranks 3           prove that its sharding changes nothing
   zerolab plan experiment.toml --ranks 1,8,64        what each sharding holds and moves
+  zerolab tokenize texts/*.txt -o corpus.bin         text files as packed tokens, for data/token_bin
   zerolab show-config experiment.toml                every value, and where it comes from
   zerolab plugins list                               what is installed, and what was refused
   zerolab plugins inspect sharding/NAME --toml       a plugin's options, ready to paste
@@ -82,10 +86,14 @@ int main(int argc, char** argv) {
     zerolab::add_run(app, line);
     zerolab::add_resume(app, line);
     zerolab::add_fork(app, line);
+    zerolab::add_generate(app, line);
+    zerolab::add_evaluate(app, line);
     zerolab::add_show_config(app, line);
     zerolab::add_verify(app, line);
     zerolab::add_plan(app, line);
     zerolab::add_checkpoint(app, line);
+    zerolab::add_export(app, line);
+    zerolab::add_tokenize(app, line);
     zerolab::add_plugins(app, line);
     zerolab::add_import(app, line);
     return parse_and_run(app, line, argc, argv);

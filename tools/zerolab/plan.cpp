@@ -22,6 +22,7 @@
 #include "plan/activations.h"
 #include "plan/fitted_experiment.h"
 #include "plan_report.h"
+#include "train/declared_model.h"
 #include "verbs.h"
 
 namespace zerolab {
@@ -100,8 +101,9 @@ std::vector<std::string> overrides_for(const std::string& name, PluginHost& host
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
     const bool is_option = key.starts_with(kTable) && key.find('.', kTable.size()) == key.npos;
-    const bool known = schema == nullptr || schema->find(key.substr(kTable.size())) != nullptr;
-    if (!is_option || known) kept.push_back(text);
+    const bool known =
+        !is_option || schema == nullptr || schema->find(key.substr(kTable.size())) != nullptr;
+    if (known) kept.push_back(text);
   }
   kept.push_back("sharding.plugin=" + name);
   return kept;
@@ -148,7 +150,7 @@ Plan make_plan(const PlanFlags& flags) {
   data->open({experiment.batch.sequence_length, experiment.seed});
   const auto model = host.create<Model>(experiment);
   Parameters parameters;
-  model->declare(parameters, {data->vocab_size(), experiment.batch.sequence_length});
+  declare_model(*model, experiment, data->vocab_size(), parameters);
 
   plan.experiment = experiment.name;
   plan.plugins = plugin_line(experiment);

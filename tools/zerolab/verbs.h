@@ -44,13 +44,17 @@ PluginSearch plugin_search(const ExperimentFlags& flags, const ExperimentFile& f
 /// Each adds its subcommand, whose callback does the work. Errors: zerolab::Error, which main
 /// prints.
 void add_checkpoint(CLI::App& app, CommandLine& line);
+void add_evaluate(CLI::App& app, CommandLine& line);
+void add_export(CLI::App& app, CommandLine& line);
 void add_fork(CLI::App& app, CommandLine& line);
+void add_generate(CLI::App& app, CommandLine& line);
 void add_import(CLI::App& app, CommandLine& line);
 void add_plan(CLI::App& app, CommandLine& line);
 void add_plugins(CLI::App& app, CommandLine& line);
 void add_resume(CLI::App& app, CommandLine& line);
 void add_run(CLI::App& app, CommandLine& line);
 void add_show_config(CLI::App& app, CommandLine& line);
+void add_tokenize(CLI::App& app, CommandLine& line);
 void add_verify(CLI::App& app, CommandLine& line);
 
 }  // namespace zerolab

@@ -5,20 +5,41 @@
 // Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101,
 // algorithm 2.
 // Deviates: the decay is multiplied by lr, as in PyTorch.
-//
-// LibTorch's fused kernel does it in one pass. It works in vectors of up to 16 floats and cuts
-// its threads' parts at 16 elements; its scalar tail rounds otherwise than its body, so what
-// makes the result independent of where ranges begin and end is kRangeAlignment.
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/full.h>
-
+#include "zerolab/fused_update.h"
 #include "zerolab/optimizer.h"
 #include "zerolab/plugin.h"
+#include "zerolab/vector_clones.h"
 
 namespace {
+
+/// What is the same for all elements of an update.
+struct Factors {
+  float keep;                     // 1 - lr * weight_decay
+  float weight1, beta2, weight2;  // weight = 1 - beta
+  float rate;                     // lr / (1 - beta1^t)
+  float correction;               // sqrt(1 - beta2^t)
+  float eps;
+};
+
+ZEROLAB_VECTOR_CLONES void update_block(const zerolab::UpdateBlock& block, const Factors& f) {
+  float* __restrict p = block.parameters;
+  const float* __restrict g = block.gradients;
+  float* __restrict m = block.states[0];
+  float* __restrict v = block.states[1];
+  const float keep = block.decay ? f.keep : 1;
+  for (int64_t i = 0; i < block.n; ++i) {
+    m[i] += f.weight1 * (g[i] - m[i]);
+    v[i] = f.beta2 * v[i] + f.weight2 * (g[i] * g[i]);
+    const float root = std::sqrt(v[i]) / f.correction + f.eps;
+    p[i] = p[i] * keep - f.rate * m[i] / root;
+  }
+}
 
 class AdamW : public zerolab::Optimizer {
  public:
@@ -40,45 +61,29 @@ class AdamW : public zerolab::Optimizer {
   explicit AdamW(const Options& options) : options_(options) {}
 
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+  bool takes_low_precision() const override { return true; }
 
   void update(std::span<zerolab::OptimizerRange> ranges, const zerolab::UpdateStep& step) override {
-    update_group(ranges, step, true, options_.weight_decay);
-    update_group(ranges, step, false, 0);
+    const double beta1 = options_.betas[0], beta2 = options_.betas[1];
+    const auto t = static_cast<double>(step.step);
+    const Factors factors = {
+        .keep = static_cast<float>(1 - step.lr * options_.weight_decay),
+        .weight1 = static_cast<float>(1 - beta1),
+        .beta2 = static_cast<float>(beta2),
+        .weight2 = static_cast<float>(1 - beta2),
+        .rate = static_cast<float>(step.lr / (1 - std::pow(beta1, t))),
+        .correction = static_cast<float>(std::sqrt(1 - std::pow(beta2, t))),
+        // Not zero, or padding would become 0 / 0.
+        .eps = std::max(static_cast<float>(options_.eps), std::numeric_limits<float>::min())};
+    zerolab::update_in_blocks(
+        ranges, step, [&](const zerolab::UpdateBlock& block) { update_block(block, factors); });
   }
 
  private:
-  /// The ranges of one decay in one call: the kernel takes the decay per call.
-  void update_group(std::span<zerolab::OptimizerRange> ranges, const zerolab::UpdateStep& step,
-                    bool decay, double weight_decay) {
-    parameters_.clear(), gradients_.clear(), averages_.clear(), squares_.clear(), steps_.clear();
-    at::Tensor count;
-    for (zerolab::OptimizerRange& range : ranges) {
-      if (range.decay != decay || range.parameters.numel() == 0) continue;
-      if (step.gradient_multiplier != 1) {
-        range.gradients.mul_(static_cast<float>(step.gradient_multiplier));
-      }
-      if (!count.defined()) {
-        count = at::full({}, static_cast<double>(step.step), range.parameters.options());
-      }
-      parameters_.push_back(range.parameters);
-      gradients_.push_back(range.gradients);
-      averages_.push_back(range.states[0]);
-      squares_.push_back(range.states[1]);
-      steps_.push_back(count);
-    }
-    if (parameters_.empty()) return;
-    at::_fused_adamw_(parameters_, gradients_, averages_, squares_, /*max_exp_avg_sqs=*/{}, steps_,
-                      step.lr, options_.betas[0], options_.betas[1], weight_decay, options_.eps,
-                      /*amsgrad=*/false, /*maximize=*/false);
-    parameters_.clear(), gradients_.clear(), averages_.clear(), squares_.clear();
-  }
-
   Options options_;
-  // Lists for the kernel, kept for their capacity.
-  std::vector<at::Tensor> parameters_, gradients_, averages_, squares_, steps_;
 };
 
 }  // namespace
 
-ZEROLAB_PLUGIN(zerolab::entry<AdamW>("optimizer/adamw", "1.0.0", "Adam with decoupled weight decay",
+ZEROLAB_PLUGIN(zerolab::entry<AdamW>("optimizer/adamw", "1.1.0", "Adam with decoupled weight decay",
                                      "https://arxiv.org/abs/1711.05101"));

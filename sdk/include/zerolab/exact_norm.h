@@ -22,7 +22,7 @@ struct GradientNorm {
   bool finite = true;  ///< every element on every rank is finite
 };
 
-/// Norm of the union of all ranks' slices (float32, 1-D, contiguous).
+/// Norm of the union of all ranks' slices (float32, bfloat16 or float16; 1-D, contiguous).
 ZEROLAB_API GradientNorm gradient_norm(const std::vector<at::Tensor>& slices, Communicator& world);
 
 /// [local] Largest bit pattern of |x|: orders as magnitudes do; infinities and NaNs are at least

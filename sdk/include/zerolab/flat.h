@@ -118,6 +118,7 @@ class ZEROLAB_API FlatLayout {
 /// space, whole on every rank.
 ZEROLAB_API int64_t frozen_length(const Parameters& parameters);
 /// [local] Gives frozen parameters memory of their own, [frozen_length], and fills them.
-ZEROLAB_API at::Tensor allocate_frozen(Parameters& parameters, uint64_t seed);
+ZEROLAB_API at::Tensor allocate_frozen(Parameters& parameters, uint64_t seed,
+                                       at::ScalarType dtype = at::kFloat);
 
 }  // namespace zerolab

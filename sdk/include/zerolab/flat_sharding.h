@@ -8,11 +8,12 @@
 // elementwise: losses, norms, parameters and states have the same bits with the fp32 wire. (With a
 // wire that rounds, bucket and group sizes decide where its blocks begin.)
 //
-// With S owners and N / S groups of them, bytes a parameter in fp32 with two states:
-//   16            nothing is sharded
-//   8 + 8/S       the optimizer states
-//   4 + 12/S      and the gradients
-//   16/S          and the parameters
+// With S owners and N / S groups of them, bytes a parameter with two states:
+//   float32     16 bits, gradients too    16 bits, float32 gradients
+//   16          16                        18             nothing is sharded
+//   8 + 8/S     4 + 12/S                  6 + 12/S       the optimizer states (and masters)
+//   4 + 12/S    2 + 14/S                  2 + 16/S       and the gradients
+//   16/S        16/S                      18/S           and the parameters
 // Source: Rajbhandari et al., arXiv 1910.02054; Zhao et al., arXiv 2304.11277 (hybrid sharding).
 
 #include <cstdint>
@@ -96,9 +97,13 @@ class ZEROLAB_API FlatSharding : public Sharding {
  private:
   bool parameters_sharded(int owners) const;
   LayoutRules layout_rules(int num_ranks) const;
-  ReducerTraits reducer_traits(int owners, ReduceEvery reduce_every) const;
-  GatherTraits gather_traits() const;
-  UnitGatherTraits unit_traits() const;
+  ReducerTraits reducer_traits(int owners, ReduceEvery reduce_every,
+                               const PrecisionPolicy& precision) const;
+  GatherTraits gather_traits(at::ScalarType dtype) const;
+  UnitGatherTraits unit_traits(at::ScalarType dtype) const;
+  void check_wire(const PrecisionPolicy& precision) const;
+  void attach_parameters(const ShardingContext& context, int owner);
+  void publish();
   void split_ranks(Communicator& world);
 
   ZeroStage stage_;

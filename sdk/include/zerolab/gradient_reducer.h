@@ -53,6 +53,9 @@ struct ReducerTraits {
   bool same_use = true;
   WireDtype wire = WireDtype::kFloat32;
   bool error_feedback = false;  ///< of a wire that rounds, towards owners (not across groups)
+  /// What gradients are kept, sent and summed in. With 16 bits every addition is rounded, and the
+  /// wire is kFloat32: values travel as they are.
+  at::ScalarType dtype = at::kFloat;
 };
 
 /// Where gradients go: to their owners, then, if there are several groups of owners, over the ranks
@@ -78,12 +81,12 @@ class ZEROLAB_API GradientReducer {
   /// [collective] Reduces what is left; a trainable parameter without a gradient counts as zero.
   /// Errors: PeerError, after the last micro-batch, if ranks used different parameters (same_use).
   void end_micro_batch();
-  /// This rank's reduced slice of a bucket: [slice_length], float32. Valid after the last
+  /// This rank's reduced slice of a bucket: [slice_length], of the traits' dtype. Valid after the last
   /// end_micro_batch().
   at::Tensor slice(size_t bucket) const;
   /// The whole flat gradient; only with keep_full (where a strategy gathers gradients into it).
   const at::Tensor& full() const { return full_; }
-  /// Gradients of a range that lies in this rank's slice (or anywhere in full()), float32.
+  /// Gradients of a range that lies in this rank's slice (or anywhere in full()).
   at::Tensor gradients(const FlatRange& range) const;
   /// [collective] Norm over all owners' slices.
   GradientNorm norm() const;
@@ -99,10 +102,10 @@ class ZEROLAB_API GradientReducer {
   /// High-water bytes: gradients that stay, and buffers of what is on its way.
   int64_t gradient_bytes() const;
   int64_t bucket_bytes() const;
-  /// Adds what will be held and moved in a step of so many micro-batches; `element_size` of a
-  /// gradient, `replicas` groups of owners.
+  /// Adds what will be held and moved in a step of so many micro-batches; `replicas` groups of
+  /// owners.
   static void predict(const FlatLayout& layout, int replicas, ReducerTraits traits,
-                      int64_t element_size, int64_t micro_batches, Footprint& footprint);
+                      int64_t micro_batches, Footprint& footprint);
 
  private:
   /// Part of a parameter in a bucket, in elements.
@@ -119,6 +122,7 @@ class ZEROLAB_API GradientReducer {
     std::unique_ptr<Work> work;
     size_t bucket, stage;
   };
+  at::TensorOptions options() const { return at::TensorOptions().dtype(traits_.dtype); }
   void make_segments();
   void make_stages();
   static size_t depth(const FlatLayout& layout, const ReducerTraits& traits);

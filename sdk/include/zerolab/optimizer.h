@@ -33,13 +33,13 @@ inline constexpr int64_t kRangeAlignment = 16;
 /// One contiguous range of flat parameters, all with or all without weight decay. Tensors are 1-D,
 /// of one length, and float32 unless it says otherwise.
 struct OptimizerRange {
-  at::Tensor parameters;  ///< masters; updated in place
-  at::Tensor gradients;   ///< float32, bfloat16 or float16; may be overwritten
+  at::Tensor parameters;           ///< masters; updated in place
+  at::Tensor gradients;            ///< float32, bfloat16 or float16; may be overwritten
+  std::vector<at::Tensor> states;  ///< in the order of state_names(); updated in place
+  bool decay = false;
   /// What the model computes with, if that is not the masters: bfloat16 or float16, to be written
   /// (the masters, rounded to nearest even). Undefined otherwise.
   at::Tensor copy;
-  std::vector<at::Tensor> states;  ///< in the order of state_names(); updated in place
-  bool decay = false;
 };
 
 struct UpdateStep {

@@ -23,11 +23,18 @@ class ZEROLAB_API OptimizerShard {
   /// `owned_offset` in owned space: a view that lives as long as they do.
   using Masters =
       std::function<at::Tensor(int64_t flat_offset, int64_t owned_offset, int64_t length)>;
+  /// Gives what the model computes with of the same elements, where that is not the masters: a view,
+  /// bfloat16 or float16; else an undefined tensor.
+  using Copies = Masters;
   /// `rank` as in FlatLayout::ranges: -1 owns everything. States start at zero.
-  void allocate(const FlatLayout& layout, int rank, Masters masters, Optimizer& optimizer);
-  /// [hot] `gradient` gives the gradients of a range of flat space inside one bucket.
+  void allocate(const FlatLayout& layout, int rank, Masters masters, Optimizer& optimizer,
+                const Copies& copies = {});
+  /// [hot] `gradient` gives the gradients of a range of flat space inside one bucket: float32,
+  /// bfloat16 or float16. Copies follow the masters.
   void update(const std::function<at::Tensor(const FlatRange& range)>& gradient,
               const UpdateStep& step);
+  /// Makes the copies follow masters that were written by someone else.
+  void refresh_copies();
   /// Parameters and states as named pieces of whole tensors.
   std::vector<StatePiece> pieces(const Parameters& parameters) const;
   int64_t bytes() const;

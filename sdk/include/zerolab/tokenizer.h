@@ -29,6 +29,9 @@ class ZEROLAB_API Tokenizer {
                       int threads = 1) const = 0;
   /// Bytes of tokens; a token outside of the vocabulary has none.
   virtual std::string decode(std::span<const int64_t> tokens) const = 0;
+  /// For text that comes in parts: how much of `text` can be encoded now, so that its tokens and
+  /// those of the rest are the tokens of the whole, whatever follows. 0: more text is needed.
+  virtual size_t last_cut(std::string_view text) const = 0;
 };
 
 /// Token = byte, 256 of them, for any bytes.

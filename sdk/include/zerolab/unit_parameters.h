@@ -40,9 +40,9 @@ struct UnitGatherTraits {
 class ZEROLAB_API UnitParameters : public UnitListener {
  public:
   /// [setup] Lays out, fills and shards unit by unit, so that no rank ever holds all of them.
-  /// References outlive this.
+  /// References outlive this. `dtype`: what the model computes with.
   UnitParameters(Parameters& parameters, const FlatLayout& layout, Communicator& owners,
-                 uint64_t seed, UnitGatherTraits traits);
+                 uint64_t seed, UnitGatherTraits traits, at::ScalarType dtype = at::kFloat);
   ~UnitParameters() override;
 
   void begin_pass(bool training) override;
@@ -54,10 +54,14 @@ class ZEROLAB_API UnitParameters : public UnitListener {
 
   /// What this rank owns: [shard_length], float32; views of it are updated in place.
   const at::Tensor& shard() const { return shard_; }
+  /// The same elements in the dtype that the model computes with, to be written when the shard
+  /// changes: that is what is gathered. Undefined for float32.
+  const at::Tensor& copies() const { return copies_; }
   /// [hot] [collective] After an update: region 0 to every rank.
   void publish();
 
-  int64_t bytes() const;         ///< shard, region 0 and frozen parameters
+  int64_t bytes() const;         ///< what is gathered from, region 0 and frozen parameters
+  int64_t master_bytes() const;  ///< the shard, where it is not what is gathered from
   int64_t buffer_bytes() const;  ///< of the wire
   int64_t gathered_bytes() const { return peak_gathered_; }  ///< high water
   /// What will be held and moved in a step of so many micro-batches.
@@ -86,7 +90,7 @@ class ZEROLAB_API UnitParameters : public UnitListener {
   const FlatLayout& layout_;
   Communicator& owners_;
   UnitGatherTraits traits_;
-  at::Tensor shard_, frozen_, whole_;  // whole_: region 0
+  at::Tensor shard_, copies_, frozen_, whole_;  // whole_: region 0
   std::vector<Unit> units_;
   std::vector<WireBuffers> buffers_;  // of the bucket gathers of one unit
   std::optional<BucketGather> publishing_;

@@ -2,7 +2,7 @@
 // Wire formats: what float32 values are sent as. Sums are made in float32 along the fixed tree
 // whatever the wire.
 //
-//   fp32   the values
+//   fp32   the values, as they are: of any dtype
 //   bf16   rounded to nearest even. Each value keeps a relative error of at most 2^-8 (2^-9 of the
 //          next power of two), below 2^-126 an absolute one of at most 2^-134. NaN stays NaN; what
 //          rounds beyond bfloat16's largest (3.39e38) becomes infinite.
@@ -37,6 +37,9 @@ inline constexpr int64_t kWireBlock = 256;  ///< values that share a scale in in
 /// "fp32", "bf16" or "int8". Errors: ConfigError for another word.
 ZEROLAB_API WireDtype parse_wire_dtype(std::string_view word);
 
+/// The wire of values of a dtype: those of 16 bits travel as they are.
+ZEROLAB_API WireDtype wire_for(WireDtype wire, at::ScalarType dtype);
+
 /// Bytes that n values of one slice take on the wire.
 ZEROLAB_API int64_t wire_bytes(WireDtype wire, int64_t n);
 
@@ -48,10 +51,11 @@ ZEROLAB_API void wire_decode(WireDtype wire, const at::Tensor& bytes, const at::
 /// Memory of one transfer, allocated at its first use and kept; what a transfer does not need
 /// stays undefined. One transfer at a time: from its start to its wait() the buffers are its own.
 struct ZEROLAB_API WireBuffers {
-  at::Tensor send, received;  ///< uint8 (float32 for what reduce_scatter receives in kFloat32)
+  at::Tensor send, received;  ///< uint8 (what reduce_scatter receives in kFloat32: the values')
   /// Memory for a reduce_scatter of in[n], for an all_gather to out[n], over R ranks: what the
   /// functions below say that these take.
-  static WireBuffers for_reduce_scatter(WireDtype wire, int64_t n, int ranks);
+  static WireBuffers for_reduce_scatter(WireDtype wire, int64_t n, int ranks,
+                                        at::ScalarType dtype = at::kFloat);
   static WireBuffers for_all_gather(WireDtype wire, int64_t n, int ranks);
   int64_t bytes() const;
   /// Views of it for a transfer of n values over so many ranks, where this was made for a longer
@@ -72,7 +76,7 @@ ZEROLAB_API int64_t all_gather_sent_bytes(WireDtype wire, int64_t n, int ranks);
 /// it is added before encoding, and keeps what encoding lost, so that what many transfers leave
 /// out stays within one rounding instead of adding up. Where encoding gave an infinity or a NaN it
 /// stays as it was. Unused where nothing is lost: in fp32, or with one rank, where this is a copy.
-/// Values are float32; buffers, in, out and residual stay alive until wait(). `label` as in
+/// Values are float32 (in kFloat32 of any dtype); buffers, in, out and residual stay alive until wait(). `label` as in
 /// Communicator.
 ZEROLAB_API std::unique_ptr<Work> wire_reduce_scatter(Communicator& ranks, WireDtype wire,
                                                       const at::Tensor& out, const at::Tensor& in,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/equal.h>
 
@@ -11,6 +10,7 @@
 
 #include "catch.h"
 #include "model/gpt_fixture.h"
+#include "model/model_promises.h"
 
 using namespace gpt_test;
 
@@ -129,25 +129,29 @@ TEST_CASE("model/gpt ties the head: one parameter, two names, a gradient from bo
 }
 
 TEST_CASE("model/gpt is causal: a later token changes no earlier logit (bit-identical)") {
-  const int64_t V = 11, T = 6;
   for (double attention_dropout : {0.0, 0.3}) {
-    Bound b(tiny({{"attention_dropout", attention_dropout}}), V, T);
-    const bool training = attention_dropout > 0;
-    const auto logits = [&](const at::Tensor& tokens) {
-      b.units.begin(training, 9);
-      return b.model->logits(tokens, b.units).detach();
-    };
-    const at::Tensor before = logits(b.batch.tokens);
-    for (int64_t t = 0; t < T; ++t) {
-      CAPTURE(attention_dropout, t);
-      at::Tensor changed = b.batch.tokens.clone();
-      changed.select(1, t).add_(1).remainder_(V);
-      const at::Tensor after = logits(changed);
-      CHECK(at::equal(after.slice(1, 0, t), before.slice(1, 0, t)));
-      CHECK_FALSE(at::equal(after.select(1, t), before.select(1, t)));
-      if (t + 1 < T) CHECK_FALSE(at::equal(after.select(1, T - 1), before.select(1, T - 1)));
-    }
+    CAPTURE(attention_dropout);
+    Bound b(tiny({{"attention_dropout", attention_dropout}}));
+    check_causal(b, /*training=*/attention_dropout > 0);
   }
+}
+
+TEST_CASE("model/gpt reads with a cache what it reads without") {
+  for (const OptionValues& options :
+       {OptionValues{},
+        {{"bias", true}, {"head_bias", true}, {"vocab_multiple", int64_t{8}}},
+        {{"positions", std::string("none")}},
+        {{"max_positions", int64_t{20}}}}) {
+    Bound b(tiny(options));
+    disturb(b);
+    check_cache(b);
+    check_full_cache(b);
+  }
+  Bound b(tiny());
+  zerolab::KeyValueCache cache;
+  cache.capacity = 20;
+  b.model->next_logits(b.batch.tokens, b.units, cache);
+  CHECK_THROWS_AS(b.model->next_logits(b.batch.tokens, b.units, cache), zerolab::Error);
 }
 
 TEST_CASE("model/gpt takes texts shorter than its positions and refuses longer ones") {
@@ -162,43 +166,29 @@ TEST_CASE("model/gpt takes texts shorter than its positions and refuses longer o
 TEST_CASE(
     "model/gpt returns a float32 sum over the counted targets of the cross entropy of logits") {
   Bound b(tiny());
-  b.batch.targets.select(1, 2).fill_(zerolab::kIgnoredTarget);
-  b.batch.targets.select(0, 1).fill_(zerolab::kIgnoredTarget);
-  const at::Tensor loss = b.loss();
-  CHECK(loss.dim() == 0);
-  CHECK(loss.scalar_type() == at::kFloat);
-  CHECK(loss.requires_grad());
-  const at::Tensor logits = b.model->logits(b.batch.tokens, b.units).to(at::kDouble);
-  const double expected = cross_entropy_sum(logits, b.batch.targets).item<double>();
-  CHECK(loss.item<double>() == Approx(expected).epsilon(1e-6));
-  b.batch.targets.fill_(zerolab::kIgnoredTarget);
-  CHECK(b.loss().item<double>() == 0);
+  check_loss_is_sum(b);
 }
 
-TEST_CASE("model/gpt under autocast to bfloat16 still gives a float32 loss and float32 gradients") {
-  Bound b(tiny());
-  const double exact = b.loss().item<double>();
-  const std::vector<at::Tensor> expected = b.gradients();
-  const bool cache = at::autocast::is_autocast_cache_enabled();
-  at::autocast::set_autocast_enabled(at::kCPU, true);
-  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-  at::autocast::set_autocast_cache_enabled(false);
-  for (size_t i = 0; i < b.parameters.size(); ++i) b.parameters.tensor(i).mutable_grad().reset();
-  const at::Tensor loss = b.loss();
-  at::autocast::set_autocast_enabled(at::kCPU, false);
-  at::autocast::set_autocast_cache_enabled(cache);
-  loss.backward();
-  CHECK(loss.scalar_type() == at::kFloat);
-  CHECK(loss.item<double>() != exact);
-  CHECK(loss.item<double>() == Approx(exact).epsilon(1e-2));
-  for (size_t i = 0; i < b.parameters.size(); ++i) {
-    CAPTURE(b.parameters.info(i).name);
-    const at::Tensor gradient = b.parameters.tensor(i).grad();
-    CHECK(gradient.scalar_type() == at::kFloat);
-    // bfloat16 keeps 8 bits: a few per cent of the norm.
-    CHECK((gradient - expected[i]).norm().item<double>() <
-          0.05 * expected[i].norm().item<double>());
+TEST_CASE("model/gpt under autocast still gives a float32 loss and float32 gradients") {
+  // bfloat16 keeps 8 bits, float16 11: a few per cent of the norm.
+  for (at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    CAPTURE(dtype);
+    Bound b(tiny());
+    check_autocast(b, dtype);
   }
+}
+
+TEST_CASE("model/gpt computes with parameters in 16 bits") {
+  for (at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    CAPTURE(dtype);
+    Bound b(tiny({{"bias", true}}), 11, 6, 1, dtype), exact(tiny({{"bias", true}}));
+    check_sixteen_bits(b, exact);
+  }
+}
+
+TEST_CASE("model/gpt recomputes its blocks to the same gradients (bit-identical)") {
+  Bound b(tiny({{"dropout", 0.2}, {"attention_dropout", 0.2}}));
+  check_recomputation(b);
 }
 
 TEST_CASE("model/gpt replays its dropout under the same key and draws anew under another") {
@@ -273,4 +263,74 @@ TEST_CASE("model/gpt refuses heads that do not divide the width, and names both 
   CHECK_FALSE(option_problems("model/gpt", {{"dropout", 1.0}}).empty());
   CHECK_FALSE(option_problems("model/gpt", {{"num_layers", int64_t{0}}}).empty());
   CHECK(option_problems("model/gpt", {}).empty());
+}
+
+TEST_CASE("model/gpt without positions: one block knows no order, two know it from the mask") {
+  Bound b(tiny({{"positions", std::string("none")}, {"num_layers", int64_t{1}}}));
+  CHECK(b.parameters.find("wpe.weight") < 0);
+  at::Tensor swapped = b.batch.tokens.clone();
+  swapped.select(1, 0).copy_(b.batch.tokens.select(1, 1));
+  swapped.select(1, 1).copy_(b.batch.tokens.select(1, 0));
+  const at::Tensor before = b.logits(), after = b.model->logits(swapped, b.units);
+  CHECK(largest(before.select(1, 5) - after.select(1, 5)) < 1e-6);
+  CHECK(largest(before.select(1, 0) - after.select(1, 0)) > 1e-3);
+  Bound deep(tiny({{"positions", std::string("none")}}));
+  CHECK(largest(deep.logits().select(1, 5) - deep.model->logits(swapped, deep.units).select(1, 5)) >
+        1e-5);
+  CHECK(b.model->logits(at::zeros({1, 7}, at::kLong), b.units).size(1) == 7);  // no limit either
+}
+
+TEST_CASE("model/gpt holds as many positions as it is told, for weights of a longer context") {
+  Bound longer(tiny({{"max_positions", int64_t{10}}}), 11, 6);
+  CHECK(longer.tensor("wpe.weight").size(0) == 10);
+  CHECK(longer.model->logits(at::zeros({1, 10}, at::kLong), longer.units).size(1) == 10);
+  CHECK_THROWS_AS(longer.model->logits(at::zeros({1, 11}, at::kLong), longer.units),
+                  zerolab::Error);
+  CHECK_THROWS_AS(Bound(tiny({{"max_positions", int64_t{5}}}), 11, 6), zerolab::ConfigError);
+  CHECK(option_problems("model/gpt",
+                        tiny({{"positions", std::string("none")}, {"max_positions", int64_t{5}}}))
+            .size() == 1);
+}
+
+TEST_CASE(
+    "model/gpt adds a bias to each word's logit, and to the norms' variance what it is told") {
+  Bound plain(tiny()), biased(tiny({{"head_bias", true}})), wide(tiny({{"norm_eps", 1e-2}}));
+  {
+    const at::NoGradGuard no_grad;
+    biased.tensor("lm_head.bias").select(0, 3).fill_(2.5);
+  }
+  const at::Tensor difference = biased.logits() - plain.logits();
+  CHECK(largest(difference.select(2, 3) - 2.5) < 1e-5);
+  CHECK(largest(difference.slice(2, 4)) == 0);
+  CHECK(largest(wide.logits() - plain.logits()) > 1e-3);
+}
+
+TEST_CASE("model/gpt offers the layouts of the programs that compute the same function") {
+  const auto check = [](const OptionValues& options, const std::vector<std::string>& names) {
+    Bound b(tiny(options));
+    check_layouts(b, names);
+  };
+  check({{"bias", true}}, {"huggingface", "huggingface_base", "nanogpt"});
+  check({{"bias", false}}, {"nanogpt"});
+  check({{"bias", true}, {"tie_embeddings", false}}, {"huggingface"});
+  check({{"bias", true}, {"norm_eps", 1e-6}}, {"huggingface", "huggingface_base"});
+  check({{"bias", true}, {"head_bias", true}}, {});
+  check({{"bias", true}, {"positions", std::string("none")}}, {});
+}
+
+TEST_CASE("model/gpt says of each matrix whether a layout holds it transposed") {
+  Bound b(tiny({{"bias", true}}));
+  const std::vector<zerolab::WeightLayout> layouts = b.model->weight_layouts();
+  const auto transposed = [](const zerolab::WeightLayout& layout) {
+    return std::count_if(layout.weights.begin(), layout.weights.end(),
+                         [](const zerolab::ForeignWeight& w) { return w.transposed; });
+  };
+  CHECK(transposed(layouts[0]) == 2 * 4);
+  CHECK(transposed(layouts[1]) == 2 * 4);
+  CHECK(transposed(layouts[2]) == 0);
+  for (const zerolab::ForeignWeight& w : layouts[0].weights) {
+    if (!w.transposed) continue;
+    CHECK(b.tensor(w.parameter).dim() == 2);
+    CHECK(w.name.rfind("transformer.h.", 0) == 0);
+  }
 }

@@ -1,20 +1,20 @@
-#include "zerolab/precision.h"
+#include "scaled_precision.h"
 
-#include "catch.h"
-#include "load_plugin.h"
+using namespace precision_test;
 
 TEST_CASE("precision/fp32 keeps everything in float32 and does not autocast") {
-  const auto precision = load_plugin<zerolab::Precision>("precision/fp32");
-  const zerolab::PrecisionPolicy policy = precision->policy();
+  const zerolab::PrecisionPolicy policy = policy_of("precision/fp32");
   CHECK(policy.parameter_dtype == at::kFloat);
   CHECK(policy.gradient_dtype == at::kFloat);
   CHECK_FALSE(policy.autocast_dtype.has_value());
 }
 
+TEST_CASE("precision/fp32 keeps gradients in bfloat16 if told to, and changes nothing else") {
+  CHECK(with_gradients("precision/fp32", "bf16").gradient_dtype == at::kBFloat16);
+  CHECK(with_gradients("precision/fp32", "bf16").parameter_dtype == at::kFloat);
+  CHECK_FALSE(option_problems("precision/fp32", {{"gradient_dtype", std::string("fp16")}}).empty());
+}
+
 TEST_CASE("precision/fp32 never scales the loss, whatever it observes") {
-  const auto precision = load_plugin<zerolab::Precision>("precision/fp32");
-  for (bool finite : {true, false, true}) {
-    precision->observe(finite);
-    CHECK(precision->loss_scale() == 1);
-  }
+  check_no_loss_scale("precision/fp32");
 }

@@ -33,6 +33,22 @@ TEST_CASE("the host's keys reach the experiment", "[experiment]") {
   CHECK(e.file == folder.path() / "exp.toml");
 }
 
+TEST_CASE("weights to begin with are found from the file that names them", "[experiment]") {
+  const Folder folder;
+  const Experiment e = resolve(folder.write(
+      "exp.toml", "init_from = \"../run@best\"\nfreeze = [\"wte.*\", \"b?\"]\n" + sound()));
+  CHECK(e.init_from == folder.path().parent_path() / "run@best");
+  CHECK(e.freeze == std::vector<std::string>{"wte.*", "b?"});
+  CHECK(e.resolved_toml.find("init_from = \"" + e.init_from + "\"") != std::string::npos);
+  CHECK(resolve(folder.write("exp.toml", sound())).init_from.empty());
+}
+
+TEST_CASE("an empty pattern to freeze is refused", "[experiment]") {
+  const Folder folder;
+  CHECK(config_error(folder.write("exp.toml", "freeze = [\"a\", \"\"]\n" + sound())) ==
+        "exp.toml:1:10: key 'freeze': has an empty pattern, which no parameter's name matches");
+}
+
 TEST_CASE("what is not said has the documented default", "[experiment]") {
   const Folder folder;
   const Experiment e = resolve(folder.write("exp.toml", sound()));

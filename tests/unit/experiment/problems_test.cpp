@@ -69,7 +69,8 @@ TEST_CASE("a far-off key is told the valid ones", "[experiment]") {
   CHECK(config_error(folder.write("exp.toml", sound()), {"zzz=1"}) ==
         "override 'zzz=1': key 'zzz': is no key of the top level; valid keys: name, seed, steps, "
         "gradient_clipping, device, "
-        "threads, extends, plugin_path, batch, memory, evaluation, checkpoint, guard, distributed, "
+        "threads, init_from, freeze, extends, plugin_path, batch, memory, evaluation, checkpoint, "
+        "guard, distributed, "
         "debug, model, data, "
         "optimizer, sharding, precision, "
         "scheduler");

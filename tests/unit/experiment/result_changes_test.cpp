@@ -96,3 +96,14 @@ TEST_CASE("a path that moved is told apart: what it holds is the user's word") {
   CHECK(has(found.paths.front(), "data.path is \"/elsewhere/text.txt\", was "));
   CHECK(has(found.paths.front(), "default.txt"));
 }
+
+TEST_CASE("a path that is given for the first time, or no longer, has not moved") {
+  CHECK(changes({"init_from=/w"}).results == Phrases{"init_from is \"/w\", was \"\""});
+  CHECK(changes({}, {"init_from=/w"}).results == Phrases{"init_from is \"\", was \"/w\""});
+  CHECK(changes({"init_from=/v"}, {"init_from=/w"}).paths ==
+        Phrases{"init_from is \"/v\", was \"/w\""});
+}
+
+TEST_CASE("what is frozen may not change") {
+  CHECK(changes({"freeze=[\"a*\"]"}).results == Phrases{"freeze is [\"a*\"], was []"});
+}

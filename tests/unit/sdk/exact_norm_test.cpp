@@ -46,6 +46,17 @@ TEST_CASE("the norm agrees with a double sum within the stated bound") {
   }
 }
 
+TEST_CASE("the norm of 16-bit gradients is that of the same values in float32") {
+  const auto alone = zerolab::make_single_communicator();
+  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+    at::Tensor x = random_gradients(50001, 1e-3).to(dtype);
+    CHECK(norm_of({x}) == norm_of({x.to(at::kFloat)}));
+    CHECK(norm_of({x.narrow(0, 0, 7001), x.narrow(0, 7001, 43000)}) == norm_of({x}));
+    x[4097] = std::numeric_limits<float>::infinity();
+    CHECK_FALSE(zerolab::gradient_norm({x}, *alone).finite);
+  }
+}
+
 TEST_CASE("extreme values neither overflow nor vanish") {
   at::Tensor x = at::zeros({3});
   CHECK(norm_of({x}) == 0);

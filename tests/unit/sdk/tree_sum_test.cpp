@@ -37,14 +37,29 @@ TEST_CASE("tree_sum adds in the stated order, bit for bit, for 1 to 9 ranks") {
   }
 }
 
-TEST_CASE("bfloat16 is added in float32 and rounded once") {
+TEST_CASE("bfloat16 is added in float32, and each addition rounded") {
   at::Tensor in = at::empty({3}, at::kBFloat16);
   in[0] = 1.0;
   in[1] = 0.00390625;  // half a unit in the last place of 1.0 in bfloat16
   in[2] = 0.00390625;
   const at::Tensor out = at::empty({1}, at::kBFloat16);
   zerolab::tree_sum(out, in, 3);
-  CHECK(out.item<float>() == 1.0078125F);
+  CHECK(out.item<float>() == 1.0F);
+}
+
+TEST_CASE("a sum of 16-bit values in two stages, over groups and across them, has the same bits") {
+  const auto dtype = GENERATE(at::kBFloat16, at::kHalf);
+  at::Tensor in = at::empty({4 * 40}, at::kFloat);
+  auto generator = zerolab::make_generator(5);
+  const at::Tensor values = in.normal_(0, 1, generator).to(dtype);
+  const at::Tensor whole = at::empty({40}, values.options());
+  zerolab::tree_sum(whole, values, 4);
+  const at::Tensor groups = at::empty({80}, values.options());
+  zerolab::tree_sum(groups.narrow(0, 0, 40), values.narrow(0, 0, 80), 2);
+  zerolab::tree_sum(groups.narrow(0, 40, 40), values.narrow(0, 80, 80), 2);
+  const at::Tensor staged = at::empty({40}, values.options());
+  zerolab::tree_sum(staged, groups, 2);
+  CHECK(staged.equal(whole));
 }
 
 TEST_CASE(

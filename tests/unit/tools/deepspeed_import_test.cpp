@@ -1,6 +1,7 @@
 // What each part of a DeepSpeed configuration becomes.
 
 #include <string>
+#include <utility>
 
 #include "catch.h"
 #include "imported.h"
@@ -220,13 +221,39 @@ TEST_CASE("Adam's parameters are adamw's options, with DeepSpeed's default of th
             "a list of 2 numbers, each of at least 0.0 and below 1.0"));
 }
 
-TEST_CASE("Adam with L2 decay is named, unless nothing decays") {
-  const std::string begin =
-      "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false";
-  const auto decays = imported(begin + ", \"weight_decay\": 0.1}}}");
-  CHECK_FALSE(verdict(decays, "optimizer.params.adam_w_mode").honoured);
-  const auto none = imported(begin + "}}}");
-  CHECK(verdict(none, "optimizer.params.adam_w_mode").honoured);
+TEST_CASE("Adam with L2 decay is adam, with decoupled decay adamw") {
+  const auto l2 = imported(
+      "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false, "
+      "\"weight_decay\": 0.1}}}");
+  CHECK(values(l2)["optimizer.plugin"] == "\"adam\"");
+  CHECK(values(l2)["optimizer.weight_decay"] == "0.1");
+  CHECK(verdict(l2, "optimizer.params.adam_w_mode").as == "optimizer.plugin");
+  const auto decoupled =
+      imported("{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": true}}}");
+  CHECK(values(decoupled)["optimizer.plugin"] == "\"adamw\"");
+  // AdamW decays apart from the gradient, whatever the key says.
+  const auto adamw =
+      imported("{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"adam_w_mode\": false}}}");
+  CHECK(values(adamw)["optimizer.plugin"] == "\"adamw\"");
+}
+
+TEST_CASE("SGD and Lion are sgd and lion") {
+  const auto sgd = imported(
+      "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 0.5, \"momentum\": 0.9, "
+      "\"dampening\": 0, \"nesterov\": true, \"weight_decay\": 0.01}}}");
+  auto found = values(sgd);
+  CHECK(found["optimizer.plugin"] == "\"sgd\"");
+  CHECK(found["optimizer.sgd.momentum"] == "0.9");
+  CHECK(found["optimizer.sgd.dampening"] == "0.0");
+  CHECK(found["optimizer.sgd.nesterov"] == "true");
+  CHECK(found["optimizer.weight_decay"] == "0.01");
+  for (const KeyVerdict& key : sgd.keys) CHECK(key.honoured);
+  const auto lion =
+      imported("{\"optimizer\": {\"type\": \"Lion\", \"params\": {\"betas\": [0.95, 0.98]}}}");
+  found = values(lion);
+  CHECK(found["optimizer.plugin"] == "\"lion\"");
+  CHECK(found["optimizer.betas"] == "[0.95, 0.98]");
+  CHECK(found["optimizer.weight_decay"] == "0.0");
 }
 
 TEST_CASE("another optimizer is stood in for, and only its learning rate is kept") {
@@ -254,19 +281,21 @@ TEST_CASE("WarmupLR is constant with a warmup, whose maximum is the learning rat
   CHECK(has(verdict(import, "scheduler.type").remark, "logarithmic"));
 }
 
-TEST_CASE("schedules that decay are cosines over the given steps") {
+TEST_CASE("schedules that decay are lines and cosines over the given steps") {
   const std::string params = "\"params\": {\"total_num_steps\": 50, \"warmup_num_steps\": 10";
   auto found = values(imported("{\"scheduler\": {\"type\": \"WarmupDecayLR\", " + params + "}}}"));
   CHECK(found["steps"] == "50");
-  CHECK(found["scheduler.plugin"] == "\"cosine\"");
-  CHECK(found["scheduler.cosine.decay_steps"] == "50");
-  CHECK(found["scheduler.cosine.min_lr"] == "0.0");
+  CHECK(found["scheduler.plugin"] == "\"linear\"");
+  CHECK(found["scheduler.linear.decay_steps"] == "50");
+  CHECK(found["scheduler.linear.min_lr"] == "0.0");
   CHECK(std::stod(found["scheduler.lr"]) == 1e-3);
 
   found = values(imported(
       "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}, \"scheduler\": {\"type\": "
       "\"WarmupCosineLR\", " +
       params + ", \"cos_min_ratio\": 0.5, \"warmup_type\": \"linear\"}}}"));
+  CHECK(found["scheduler.plugin"] == "\"cosine\"");
+  CHECK(found["scheduler.cosine.decay_steps"] == "50");
   CHECK(found["scheduler.cosine.min_lr"] == "0.25");
   CHECK(std::stod(found["scheduler.lr"]) == 0.5);
 
@@ -285,21 +314,68 @@ TEST_CASE("another schedule is stood in for") {
   for (const KeyVerdict& key : cycle.keys) CHECK_FALSE(key.honoured);
 }
 
-TEST_CASE("lower precisions are amp_bf16, with a remark where that is not the same") {
-  for (const char* table : {"bf16", "fp16", "bfloat16", "torch_autocast", "amp"}) {
+TEST_CASE("each lower precision is a plugin of its own") {
+  for (const auto& [table, plugin] : {std::pair<std::string, std::string>{"bf16", "bf16"},
+                                      {"bfloat16", "bf16"},
+                                      {"fp16", "fp16"},
+                                      {"torch_autocast", "amp_bf16"},
+                                      {"amp", "amp_fp16"}}) {
     CAPTURE(table);
-    const std::string path = std::string(table) + ".enabled";
-    const auto on = imported("{\"" + std::string(table) + "\": {\"enabled\": true}}");
-    CHECK(values(on)["precision.plugin"] == "\"amp_bf16\"");
-    CHECK(verdict(on, path).honoured);
-    CHECK(verdict(on, path).remark.empty() == (std::string(table) == "torch_autocast"));
-    const auto off = imported("{\"" + std::string(table) + "\": {\"enabled\": false}}");
+    const auto on = imported("{\"" + table + "\": {\"enabled\": true}}");
+    CHECK(values(on)["precision.plugin"] == "\"" + plugin + "\"");
+    CHECK(verdict(on, table + ".enabled").honoured);
+    const auto off = imported("{\"" + table + "\": {\"enabled\": false}}");
     CHECK(values(off)["precision.plugin"] == "\"fp32\"");
   }
-  const auto scaled = imported("{\"fp16\": {\"enabled\": true, \"loss_scale\": 128}}");
-  CHECK_FALSE(verdict(scaled, "fp16.loss_scale").honoured);
-  const auto unused = imported("{\"fp16\": {\"enabled\": false, \"loss_scale\": 128}}");
-  CHECK(verdict(unused, "fp16.loss_scale").honoured);
+  const auto half = imported("{\"torch_autocast\": {\"enabled\": true, \"dtype\": \"float16\"}}");
+  CHECK(values(half)["precision.plugin"] == "\"amp_fp16\"");
   CHECK(has(error_of("{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}"),
             "as is bf16.enabled"));
+}
+
+TEST_CASE("a dynamic loss scale is fp16's, with DeepSpeed's defaults") {
+  auto found = values(imported("{\"fp16\": {\"enabled\": true}}"));
+  CHECK(found.count("precision.fp16.init_scale") == 0);  // 2^16 in both
+  CHECK(found["precision.fp16.growth_interval"] == "1000");
+  CHECK(found["precision.fp16.hysteresis"] == "2");
+  const auto given = imported(
+      "{\"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"initial_scale_power\": 10, "
+      "\"loss_scale_window\": 50, \"hysteresis\": 3, \"consecutive_hysteresis\": false, "
+      "\"min_loss_scale\": 4}}");
+  found = values(given);
+  CHECK(found["precision.fp16.init_scale"] == "1024.0");
+  CHECK(found["precision.fp16.growth_interval"] == "50");
+  CHECK(found["precision.fp16.hysteresis"] == "3");
+  CHECK(found["precision.fp16.min_scale"] == "4.0");
+  for (const KeyVerdict& key : given.keys) CHECK(key.honoured);
+  const auto odd = imported("{\"fp16\": {\"enabled\": true, \"min_loss_scale\": 3}}");
+  CHECK_FALSE(verdict(odd, "fp16.min_loss_scale").honoured);
+  const auto unused = imported("{\"fp16\": {\"enabled\": false, \"loss_scale\": 128}}");
+  CHECK(verdict(unused, "fp16.loss_scale").honoured);
+}
+
+TEST_CASE("a static loss scale is one that neither grows nor falls") {
+  const auto fixed =
+      imported("{\"fp16\": {\"enabled\": true, \"loss_scale\": 128, \"hysteresis\": 4}}");
+  auto found = values(fixed);
+  CHECK(found["precision.fp16.init_scale"] == "128.0");
+  CHECK(found["precision.fp16.min_scale"] == "128.0");
+  CHECK(found["precision.fp16.growth_interval"] == "1099511627776");
+  CHECK(found.count("precision.fp16.hysteresis") == 0);
+  const auto odd = imported("{\"fp16\": {\"enabled\": true, \"loss_scale\": 100}}");
+  CHECK_FALSE(verdict(odd, "fp16.loss_scale").honoured);
+  CHECK(values(odd)["precision.fp16.growth_interval"] == "1000");
+}
+
+TEST_CASE("the dtype of gradients is the precision's, where it has it") {
+  const auto with = [](const std::string& table, const std::string& dtype) {
+    return imported("{\"" + table +
+                    "\": {\"enabled\": true}, \"data_types\": {"
+                    "\"grad_accum_dtype\": \"" +
+                    dtype + "\"}}");
+  };
+  CHECK(values(with("bf16", "bf16"))["precision.gradient_dtype"] == "\"bf16\"");
+  CHECK(values(with("fp16", "fp16"))["precision.gradient_dtype"] == "\"fp16\"");
+  CHECK(values(with("bf16", "fp32")).count("precision.gradient_dtype") == 0);
+  CHECK_FALSE(verdict(with("bf16", "fp16"), "data_types.grad_accum_dtype").honoured);
 }

@@ -10,14 +10,17 @@
 namespace zerolab {
 namespace {
 
-constexpr std::array<const char*, 11> kTables = {"",
+constexpr std::array<const char*, 14> kTables = {"",
                                                  "model",
                                                  "data",
                                                  "batch",
                                                  "optimizer",
+                                                 "optimizer.sgd",
                                                  "scheduler",
                                                  "scheduler.cosine",
+                                                 "scheduler.linear",
                                                  "precision",
+                                                 "precision.fp16",
                                                  "sharding",
                                                  "sharding.zero3",
                                                  "sharding.hsdp"};

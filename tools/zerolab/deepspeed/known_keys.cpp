@@ -10,7 +10,6 @@ constexpr const char* kMetrics =
     "every run keeps its metrics, of each step, in metrics.h5 and metrics.jsonl";
 constexpr const char* kTimes =
     "metrics.h5 holds each step's seconds and those of its communication";
-constexpr const char* kScaling = "bfloat16 has float32's range: the loss is not scaled";
 constexpr const char* kRecompute =
     "DeepSpeed's table only tunes what the model turns on; memory.activation_checkpointing = true "
     "recomputes activations of any model";
@@ -50,7 +49,6 @@ constexpr KnownKey kKnown[] = {
     {"disable_allgather", "false", "the strategy decides how parameters are published"},
     {"graph_harvesting", "false", "steps are not captured as graphs"},
     {"use_node_local_storage", "false", kCheckpoint},
-    {"data_types.grad_accum_dtype", "\"fp32\"", "gradients are accumulated in float32"},
     {"data_types.param_dtype", "\"fp32\"", "precision.plugin decides the parameters' dtype"},
     {"data_types.buffer_dtype", "null", "precision.plugin decides dtypes"},
     {"compile", "enabled", "models are not compiled"},
@@ -66,7 +64,6 @@ constexpr KnownKey kKnown[] = {
     {"optimizer.params.fused", "", kImplementation},
     {"optimizer.params.foreach", "", kImplementation},
     {"optimizer.params.fp32_optimizer_states", "true", kMasters},
-    {"optimizer.params.momentum", "", kOtherOptimizer},
     {"optimizer.params.freeze_step", "", kOtherOptimizer},
     {"optimizer.params.var_freeze_step", "", kOtherOptimizer},
     {"optimizer.params.var_update_scaler", "", kOtherOptimizer},
@@ -93,12 +90,7 @@ constexpr KnownKey kKnown[] = {
     {"comms_logger", "enabled",
      "calls, bytes and seconds of every collective are in metrics.h5 anyway"},
     // Precision
-    {"fp16.loss_scale", "", kScaling},
-    {"fp16.initial_scale_power", "", kScaling},
-    {"fp16.loss_scale_window", "", kScaling},
-    {"fp16.hysteresis", "", kScaling},
-    {"fp16.consecutive_hysteresis", "", kScaling},
-    {"fp16.min_loss_scale", "", kScaling},
+    {"fp16.consecutive_hysteresis", "false", "hysteresis is counted anew when the scale grows"},
     {"fp16.auto_cast", "", "inputs are tokens: there is nothing to cast"},
     {"fp16.fused_mode", "", kImplementation},
     {"fp16.fp16_master_weights_and_grads", "false", kMasters},
@@ -109,7 +101,7 @@ constexpr KnownKey kKnown[] = {
     {"torch_autocast.lower_precision_safe_modules", "",
      "autocast decides by operation; sharding.wire_dtype decides what travels"},
     {"torch_autocast.dtype", "", "precision.plugin decides"},
-    {"amp", "enabled", "precision.plugin = \"amp_bf16\" has no options"},
+    {"amp", "enabled", "precision.plugin = \"amp_fp16\" stands in for Apex's amp"},
     // ZeRO
     {"zero_optimization.allgather_partitions", "true", kFlat},
     {"zero_optimization.reduce_scatter", "true", "every rank gets only the sums that it owns"},
@@ -216,6 +208,7 @@ constexpr const char* kTranslated[] = {
     "gradient_accumulation_steps",
     "gradient_clipping",
     "communication_data_type",
+    "data_types.grad_accum_dtype",
     "optimizer.type",
     "optimizer.params.lr",
     "optimizer.params.betas",
@@ -223,6 +216,9 @@ constexpr const char* kTranslated[] = {
     "optimizer.params.weight_decay",
     "optimizer.params.torch_adam",
     "optimizer.params.adam_w_mode",
+    "optimizer.params.momentum",
+    "optimizer.params.dampening",
+    "optimizer.params.nesterov",
     "scheduler.type",
     "scheduler.params.warmup_min_lr",
     "scheduler.params.warmup_max_lr",
@@ -234,6 +230,11 @@ constexpr const char* kTranslated[] = {
     "bf16.enabled",
     "bfloat16.enabled",
     "fp16.enabled",
+    "fp16.loss_scale",
+    "fp16.initial_scale_power",
+    "fp16.loss_scale_window",
+    "fp16.hysteresis",
+    "fp16.min_loss_scale",
     "torch_autocast.enabled",
     "amp.enabled",
     "zero_optimization.stage",

@@ -96,38 +96,26 @@ Warmup translate_warmup(DeepSpeedConfig& config) {
 bool translate_decay(DeepSpeedConfig& config, ExperimentDraft& draft, const std::string& type,
                      double lr, int64_t warmup, std::optional<int64_t> total) {
   const std::string path = kParams + "total_num_steps";
-  const bool decays = !total || warmup < *total;
+  const bool decays = !total || warmup < *total, is_cosine = type == "WarmupCosineLR";
+  const std::string table = is_cosine ? "scheduler.cosine" : "scheduler.linear";
   if (total) {
-    config.honoured(path, decays ? "steps, scheduler.cosine.decay_steps" : "steps",
+    config.honoured(path, decays ? "steps, " + table + ".decay_steps" : "steps",
                     decays ? "" : "the warmup takes all steps: nothing decays");
   }
   const std::string ratio_path = kParams + "cos_min_ratio";
-  const bool is_cosine = type == "WarmupCosineLR";
   std::optional<double> ratio;
   if (is_cosine) {
     ratio = config.number(ratio_path, "scheduler.cosine.min_lr", {.low = 0, .high = 1});
   }
   constexpr double kDeepSpeedsRatio = 1e-4;
   const double min_lr = is_cosine ? lr * ratio.value_or(kDeepSpeedsRatio) : 0;
-  draft.set("scheduler.cosine", "min_lr", min_lr,
+  draft.set(table, "min_lr", min_lr,
             ratio       ? "lr times " + ratio_path
             : is_cosine ? "lr times 0.0001, DeepSpeed's default"
                         : "DeepSpeed's " + type + " ends at 0");
   if (ratio) config.honoured(ratio_path, "scheduler.cosine.min_lr", "times lr");
-  if (total && decays) draft.set("scheduler.cosine", "decay_steps", *total, "from " + path);
+  if (total && decays) draft.set(table, "decay_steps", *total, "from " + path);
   return decays;
-}
-
-std::string remark_on(const DeepSpeedConfig& config, const std::string& type, bool decays) {
-  std::string remark;
-  if (type == "WarmupDecayLR" && decays) {
-    remark = "half a cosine from lr to 0 stands in for the straight line";
-  }
-  if (!config.has(kParams + "warmup_type")) {
-    remark += remark.empty() ? "" : "; ";
-    remark += "the warmup is linear, DeepSpeed's is logarithmic unless warmup_type says otherwise";
-  }
-  return remark;
 }
 
 void translate_warmup_schedule(DeepSpeedConfig& config, ExperimentDraft& draft,
@@ -140,12 +128,17 @@ void translate_warmup_schedule(DeepSpeedConfig& config, ExperimentDraft& draft,
   const Warmup warmup = translate_warmup(config);
   const bool decays =
       may_decay && translate_decay(config, draft, type, lr.value, warmup.steps, total);
-  draft.set("scheduler", "plugin", std::string(decays ? "cosine" : "constant"), "from " + kType);
+  const char* const falling = type == "WarmupCosineLR" ? "cosine" : "linear";
+  draft.set("scheduler", "plugin", std::string(decays ? falling : "constant"), "from " + kType);
   draft.set("scheduler", "lr", lr.value, lr.comment);
   if (!warmup.comment.empty()) {
     draft.set("scheduler", "warmup_steps", warmup.steps, warmup.comment);
   }
-  config.honoured(kType, "scheduler.plugin", remark_on(config, type, decays));
+  config.honoured(kType, "scheduler.plugin",
+                  config.has(kParams + "warmup_type")
+                      ? ""
+                      : "the warmup is linear, DeepSpeed's is logarithmic unless warmup_type says "
+                        "otherwise");
   translate_warmup_shape(config);
   const int64_t chosen = warmup.steps < kChosenSteps ? kChosenSteps : warmup.steps + kChosenSteps;
   draft.set("", "steps", total.value_or(chosen), total ? "from " + total_path : "chosen here");
