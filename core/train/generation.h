@@ -52,8 +52,8 @@ struct Generation {
   double tokens_per_sec() const;
 };
 
-/// [hot] Calls back with each token; false ends the generation after it. Errors: Error if logits are
-/// not finite; what the model throws.
+/// [hot] Calls back with each token; false ends the generation after it. Errors: Error if logits
+/// are not finite; what the model throws.
 Generation generate(GenerationParts parts, const GenerationRequest& request,
                     const std::function<bool(int64_t token)>& on_token = {});
 

@@ -48,7 +48,7 @@ struct TrainedModel {
 /// for each that is damaged. Sets LibTorch's number of threads: the experiment's, or all cores that
 /// this process may use.
 ///
-/// Errors: ConfigError if there is no checkpoint, or the data has another vocabulary than the model,
+/// Errors: ConfigError if there is no checkpoint, the data has another vocabulary than the model,
 /// or parameters do not fit; PluginError; StoreError that names the file if a checkpoint that was
 /// named, or every one, is damaged.
 std::unique_ptr<TrainedModel> load_trained_model(const TrainedModelRequest& request);

@@ -8,8 +8,9 @@
 
 #include <ATen/Parallel.h>
 
+#include "zerolab/vector_clones.h"
+
 #include "sixteen_bits.h"
-#include "vector_clones.h"
 
 namespace zerolab {
 namespace {

@@ -268,6 +268,17 @@ void TokenFile::read(int64_t first, std::span<int64_t> out) const {
   } else {
     std::copy_n(reinterpret_cast<const uint32_t*>(begin), out.size(), out.begin());
   }
+  give_back(static_cast<int64_t>(out.size()) * info_.bytes_per_token);
+}
+
+void TokenFile::give_back(int64_t bytes_read) const {
+  // A read maps what the kernel has around it, too, and all of it counts as this process's memory.
+  // What is given back stays in the page cache.
+  constexpr int64_t kAround = int64_t{64} << 10, kLimit = int64_t{64} << 20;
+  if (touched_bytes_.fetch_add(bytes_read + kAround, std::memory_order_relaxed) < kLimit) return;
+  touched_bytes_.store(0, std::memory_order_relaxed);
+  ::madvise(const_cast<unsigned char*>(mapping_), static_cast<size_t>(mapped_bytes_),
+            MADV_DONTNEED);
 }
 
 int64_t TokenFile::largest_token() const {

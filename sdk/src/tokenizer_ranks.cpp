@@ -64,14 +64,15 @@ std::string file_text(const std::string& file) {
                       "' does not exist; give the ranks of GPT-2's BPE, which tools/setup puts "
                       "into data/gpt2.tiktoken.");
   }
-  std::ifstream stream(file, std::ios::binary);
   std::ostringstream content;
-  if (std::filesystem::is_directory(file, ignored) || !stream || !(content << stream.rdbuf())) {
+  content << std::ifstream(file, std::ios::binary).rdbuf();
+  std::string text = std::move(content).str();
+  if (text.empty()) {
     throw ConfigError("'" + file +
-                      "' cannot be read as a file of BPE ranks; give data/gpt2.tiktoken, which "
-                      "tools/setup makes.");
+                      "' is empty, or cannot be read as a file of BPE ranks; give "
+                      "data/gpt2.tiktoken, which tools/setup makes.");
   }
-  return std::move(content).str();
+  return text;
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ void check_cache(zerolab::Model& model, zerolab::Units& units, const at::Tensor&
       const at::Tensor piece = tokens_BT.narrow(1, cache.length, tokens);
       const at::Tensor next = model.next_logits(piece, units, cache).to(at::kFloat);
       units.end();
-      const at::Tensor difference = next - whole.select(1, cache.length - 1);
+      const at::Tensor difference = next.sub(whole.select(1, cache.length - 1));
       CHECK(difference.abs().max().item<double>() <= 1e-5 * size);
     }
     CHECK(cache.length == kTokens);

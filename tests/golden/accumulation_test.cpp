@@ -152,7 +152,7 @@ void check_gradients(const Weights& got, const Weights& expected) {
   REQUIRE(got.size() == expected.size());
   for (const auto& [name, tensor] : expected) {
     CAPTURE(name);
-    CHECK(relative_distance(got.at(name), tensor.flatten()) < kTolerance);
+    CHECK(relative_norm(got.at(name), tensor.flatten()) < kTolerance);
   }
 }
 

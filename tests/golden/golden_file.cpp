@@ -80,10 +80,6 @@ std::vector<double> GoldenFile::numbers(const std::string& path) const {
   return {first, first + values.numel()};
 }
 
-std::vector<std::string> GoldenFile::texts(const std::string& path) const {
-  return zerolab::read_texts(handle_, path.c_str(), file_);
-}
-
 std::vector<std::string> GoldenFile::names(const std::string& group) const {
   const Hdf5Handle object = open(group);
   H5G_info_t info{};
@@ -97,10 +93,6 @@ std::vector<std::string> GoldenFile::names(const std::string& group) const {
     found.emplace_back(name);
   }
   return found;
-}
-
-bool GoldenFile::has_attribute(const std::string& path, const std::string& name) const {
-  return H5Aexists(open(path), name.c_str()) > 0;
 }
 
 std::string GoldenFile::text(const std::string& path, const std::string& name) const {

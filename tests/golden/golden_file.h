@@ -23,15 +23,12 @@ class GoldenFile {
 
   /// A dataset of numbers, in its own shape.
   at::Tensor tensor(const std::string& path) const;
-  /// The same as a list; doubles hold what the file holds up to 2^53.
+  /// The same as a list of doubles, which hold whole numbers up to 2^53.
   std::vector<double> numbers(const std::string& path) const;
-  /// A dataset of UTF-8 strings, one or a list.
-  std::vector<std::string> texts(const std::string& path) const;
   /// What a group holds, in the order of names. "" is the root.
   std::vector<std::string> names(const std::string& group) const;
 
   /// Attributes of a group or dataset.
-  bool has_attribute(const std::string& path, const std::string& name) const;
   std::string text(const std::string& path, const std::string& name) const;
   double number(const std::string& path, const std::string& name) const;
   /// All attributes of a group, as a plugin's options: bool, whole numbers, floats, texts, and

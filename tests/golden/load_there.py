@@ -117,10 +117,11 @@ def exported(zerolab, case, model, layout, folder):
     options = "\n".join(f"{name} = {toml(value)}" for name, value in case["options"].attrs.items())
     experiment.write_text(EXPERIMENT.format(weights=recorded_weights(case, folder), model=model, options=options,
                                             vocab=case.attrs["vocab_size"], length=case["tokens"].shape[1]))
-    run, out = folder / "run", folder / "out"
-    subprocess.run([zerolab, "run", experiment, "-o", run], check=True, stdout=subprocess.DEVNULL)
+    out = folder / "out"
+    subprocess.run([zerolab, "run", experiment, "--run-dir", folder / "run"], check=True, stdout=subprocess.DEVNULL)
     # The slash says that it is a folder, which gets the layout's config.json too.
-    subprocess.run([zerolab, "export", run, "-o", f"{out}/", "--layout", layout], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([zerolab, "export", folder / "run", "-o", f"{out}/", "--layout", layout], check=True,
+                   stdout=subprocess.DEVNULL)
     return out
 
 

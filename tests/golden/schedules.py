@@ -18,7 +18,9 @@ def held(optimizer):
 
 
 def warmup(optimizer, steps):
-    return lr_scheduler.LinearLR(optimizer, start_factor=1 / steps, total_iters=steps - 1) if steps > 1 else held(optimizer)
+    if steps == 1:
+        return held(optimizer)
+    return lr_scheduler.LinearLR(optimizer, start_factor=1 / steps, total_iters=steps - 1)
 
 
 def linear(optimizer, steps, min_lr):
@@ -31,7 +33,9 @@ def cosine(optimizer, steps, min_lr):
 
 def shaped(shape):
     def make(optimizer, steps, min_lr):
-        return lr_scheduler.LambdaLR(optimizer, lambda s: (min_lr + (LR - min_lr) * SHARES[shape](min(s / steps, 1))) / LR)
+        def factor(step):
+            return (min_lr + (LR - min_lr) * SHARES[shape](min(step / steps, 1))) / LR
+        return lr_scheduler.LambdaLR(optimizer, factor)
     return make
 
 

@@ -11,10 +11,10 @@ how they share the work: DistributedDataParallel or another kind of pytorch_para
 
 Shapes: B sequences, T tokens, C channels, H heads, V vocabulary. Progress goes to standard error; standard output
 gets one JSON object: step_seconds (whole iterations, of rank 0), tokens_per_step (of all ranks), parameters, losses
-(of each step, the mean over its micro-batches, on rank 0), loss (the last of them), torch (its version), and with --validate val_loss: over the whole validation part of a
-text, in windows of T that do not overlap, as zerolab cuts them. --weights writes the weights that it starts from,
-under zerolab's names; with --same-batches each step takes the samples that zerolab's does (one rank): the two curves
-then differ by rounding alone.
+(of each step, the mean over its micro-batches, on rank 0), loss (the last of them), torch (its version), and with
+--validate val_loss: over the whole validation part of a text, in windows of T that do not overlap, as zerolab cuts
+them. --weights writes the weights that it starts from, under zerolab's names; with --same-batches each step takes the
+samples that zerolab's does (one rank): the two curves then differ by rounding alone.
 """
 import argparse
 import contextlib

@@ -280,10 +280,10 @@ void tokenize(const TokenizeFlags& flags) {
 }
 
 constexpr const char* kFooter =
-    R"(The output begins with a header that data/token_bin knows; tokens are packed in 2 bytes where they
-fit, else 4. gpt2 writes end of text (50256) after each file, and takes "<|endoftext|>" in a text
-as that token. Texts are read in parts: memory does not grow with them. The tokens are the same on
-any number of threads. Nothing is left of an output that could not be finished.
+    R"(The output begins with a header that data/token_bin knows; tokens are packed in 2 bytes where
+they fit, else 4. gpt2 writes end of text (50256) after each file, and takes "<|endoftext|>" in a
+text as that token. Texts are read in parts: memory does not grow with them. The tokens are the
+same on any number of threads. Nothing is left of an output that could not be finished.
 
 Examples:
   zerolab tokenize book.txt -o corpus.bin

@@ -155,8 +155,8 @@ class ZEROLAB_API Communicator {
   bool checking_ = true;
 };
 
-/// out = sum of the R slices of in[R * S] along the fixed tree, each addition in float32 and rounded
-/// to the tensors' dtype. The arithmetic of reduce_scatter; [local].
+/// out = sum of the R slices of in[R * S] along the fixed tree, each addition in float32 and
+/// rounded to the tensors' dtype. The arithmetic of reduce_scatter; [local].
 ZEROLAB_API void tree_sum(const at::Tensor& out, const at::Tensor& in, int num_ranks);
 /// The same tree over plain numbers.
 ZEROLAB_API double tree_sum(std::vector<double> numbers);

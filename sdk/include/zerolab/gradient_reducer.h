@@ -81,8 +81,8 @@ class ZEROLAB_API GradientReducer {
   /// [collective] Reduces what is left; a trainable parameter without a gradient counts as zero.
   /// Errors: PeerError, after the last micro-batch, if ranks used different parameters (same_use).
   void end_micro_batch();
-  /// This rank's reduced slice of a bucket: [slice_length], of the traits' dtype. Valid after the last
-  /// end_micro_batch().
+  /// This rank's reduced slice of a bucket: [slice_length], of the traits' dtype. Valid after the
+  /// last end_micro_batch().
   at::Tensor slice(size_t bucket) const;
   /// The whole flat gradient; only with keep_full (where a strategy gathers gradients into it).
   const at::Tensor& full() const { return full_; }

@@ -23,8 +23,8 @@ class ZEROLAB_API OptimizerShard {
   /// `owned_offset` in owned space: a view that lives as long as they do.
   using Masters =
       std::function<at::Tensor(int64_t flat_offset, int64_t owned_offset, int64_t length)>;
-  /// Gives what the model computes with of the same elements, where that is not the masters: a view,
-  /// bfloat16 or float16; else an undefined tensor.
+  /// Gives what the model computes with of the same elements, where that is not the masters: a
+  /// view, bfloat16 or float16; else an undefined tensor.
   using Copies = Masters;
   /// `rank` as in FlatLayout::ranges: -1 owns everything. States start at zero.
   void allocate(const FlatLayout& layout, int rank, Masters masters, Optimizer& optimizer,

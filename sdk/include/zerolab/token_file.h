@@ -6,10 +6,13 @@
 //   llmc     256 int32 (magic 20240520 for 2 bytes or 20240801 for 4, version, number of tokens),
 //            then tokens (llm.c's shards)
 //
-// Ranks: local. A file is mapped, not read: opening takes no time and no memory of its size.
+// Ranks: local. A file is mapped, not read: opening takes no time and no memory of its size, nor
+// does reading all of it. It must not shrink while it is open: reading what is gone ends the
+// process (SIGBUS).
 // Errors: ConfigError that names the file for one that is missing, empty, cut, of odd size, or of
 // another layout than asked for.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -48,10 +51,13 @@ class ZEROLAB_API TokenFile {
 
  private:
   TokenFile() = default;
+  void give_back(int64_t bytes_read) const;
+
   std::string path_;
   TokenFileInfo info_;
   const unsigned char* mapping_ = nullptr;
   int64_t mapped_bytes_ = 0, start_ = 0;
+  mutable std::atomic<int64_t> touched_bytes_ = 0;  // since pages were given back
 };
 
 /// Writes our own layout: beside the file under another name, published by rename in finish().

@@ -76,8 +76,8 @@ ZEROLAB_API int64_t all_gather_sent_bytes(WireDtype wire, int64_t n, int ranks);
 /// it is added before encoding, and keeps what encoding lost, so that what many transfers leave
 /// out stays within one rounding instead of adding up. Where encoding gave an infinity or a NaN it
 /// stays as it was. Unused where nothing is lost: in fp32, or with one rank, where this is a copy.
-/// Values are float32 (in kFloat32 of any dtype); buffers, in, out and residual stay alive until wait(). `label` as in
-/// Communicator.
+/// Values are float32 (in kFloat32 of any dtype); buffers, in, out and residual stay alive until
+/// wait(). `label` as in Communicator.
 ZEROLAB_API std::unique_ptr<Work> wire_reduce_scatter(Communicator& ranks, WireDtype wire,
                                                       const at::Tensor& out, const at::Tensor& in,
                                                       WireBuffers& buffers,

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -52,7 +54,7 @@ TEST_CASE("data/synthetic has the sizes that its options give") {
 }
 
 TEST_CASE("data/synthetic is a pure function of seed, split and index") {
-  for (const char* pattern : {"random", "cycle"}) {
+  for (const char* pattern : {"random", "cycle", "grammar"}) {
     const zerolab::OptionValues options = {{"pattern", std::string(pattern)}};
     const auto a = synthetic(options), b = synthetic(options), other = synthetic(options, 2);
     // In another order, and from another object.
@@ -68,7 +70,7 @@ TEST_CASE("data/synthetic is a pure function of seed, split and index") {
 }
 
 TEST_CASE("data/synthetic gives the next token as the target, within the vocabulary") {
-  for (const char* pattern : {"random", "cycle"}) {
+  for (const char* pattern : {"random", "cycle", "grammar"}) {
     const auto data = synthetic({{"pattern", std::string(pattern)}, {"vocab_size", int64_t{10}}});
     for (int64_t i = 0; i < 100; ++i) {
       const Sample s = get(*data, Split::kTrain, i);
@@ -131,6 +133,61 @@ TEST_CASE("data/synthetic cycle deviates from the permutation as often as noise 
   CHECK(std::abs(most / all - expected) < 5 * std::sqrt(expected * (1 - expected) / all));
 }
 
+TEST_CASE("data/synthetic grammar: two tokens decide which may follow, the same in both splits") {
+  for (const int64_t branching : {1, 3, 4}) {
+    CAPTURE(branching);
+    const auto data = synthetic({{"pattern", std::string("grammar")},
+                                 {"vocab_size", int64_t{8}},
+                                 {"branching", branching}});
+    std::map<std::pair<int64_t, int64_t>, std::set<int64_t>> after_two;
+    std::map<int64_t, std::set<int64_t>> after_one, first_of_sample;
+    for (int64_t i = 0; i < 2000; ++i) {
+      for (Split split : {Split::kTrain, Split::kValidation}) {
+        const Sample s = get(*data, split, i);
+        first_of_sample[s.tokens[0]].insert(s.targets[0]);
+        for (size_t t = 1; t < s.tokens.size(); ++t) {
+          after_two[{s.tokens[t - 1], s.tokens[t]}].insert(s.targets[t]);
+          after_one[s.tokens[t]].insert(s.targets[t]);
+        }
+      }
+    }
+    for (const auto& [pair, next] : after_two) CHECK(std::ssize(next) == branching);
+    for (const auto& [token, next] : first_of_sample) CHECK(std::ssize(next) == branching);
+    // One token does not say it all.
+    CHECK(std::any_of(after_one.begin(), after_one.end(),
+                      [&](const auto& one) { return std::ssize(one.second) > branching; }));
+  }
+}
+
+TEST_CASE("data/synthetic grammar has the entropy that its description gives") {
+  const std::vector<double> p = {8 / 15.0, 4 / 15.0, 2 / 15.0, 1 / 15.0};
+  double entropy = 0;
+  for (const double share : p) entropy -= share * std::log(share);
+  CHECK(entropy == Approx(1.137).margin(5e-4));
+  const auto data = synthetic({{"pattern", std::string("grammar")}, {"vocab_size", int64_t{16}}});
+  std::map<std::pair<int64_t, int64_t>, std::map<int64_t, int64_t>> counts;
+  for (int64_t i = 0; i < 10000; ++i) {
+    const Sample s = get(*data, Split::kTrain, i);
+    for (size_t t = 1; t < s.tokens.size(); ++t)
+      ++counts[{s.tokens[t - 1], s.tokens[t]}][s.targets[t]];
+  }
+  // Statistical, with a fixed seed: the average over 310,000 draws of what each says in nats. The
+  // counts of a pair fit themselves, by about 3 / 2 nats for each of at most 128 pairs.
+  double nats = 0, draws = 0, first = 0;
+  for (const auto& [pair, next] : counts) {
+    std::vector<double> seen;
+    for (const auto& [token, n] : next) seen.push_back(static_cast<double>(n));
+    std::sort(seen.rbegin(), seen.rend());
+    const double all = std::accumulate(seen.begin(), seen.end(), 0.0);
+    for (const double n : seen) nats -= n * std::log(n / all);
+    draws += all;
+    first += seen[0];
+  }
+  CHECK(counts.size() <= 128);
+  CHECK(nats / draws == Approx(entropy).margin(0.006));
+  CHECK(first / draws == Approx(p[0]).margin(0.005));
+}
+
 TEST_CASE("data/synthetic may be read from several threads") {
   const auto data = synthetic({});
   std::vector<Sample> serial, parallel(64);
@@ -151,4 +208,9 @@ TEST_CASE("data/synthetic refuses options out of range") {
   CHECK_FALSE(option_problems("data/synthetic", {{"vocab_size", int64_t{1}}}).empty());
   CHECK_FALSE(option_problems("data/synthetic", {{"pattern", std::string("waves")}}).empty());
   CHECK_FALSE(option_problems("data/synthetic", {{"noise", 1.5}}).empty());
+  CHECK_FALSE(option_problems("data/synthetic", {{"branching", int64_t{33}}}).empty());
+  const zerolab::OptionValues few = {{"pattern", std::string("grammar")},
+                                     {"vocab_size", int64_t{3}}};
+  CHECK(option_problems("data/synthetic", few) ==
+        std::vector<std::string>{"branching: must not exceed vocab_size (3), is 4"});
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -189,4 +190,150 @@ TEST_CASE("data/text refuses a fraction of nothing or everything and an unknown 
   CHECK(problems("train_fraction", 1.0) == 1);
   CHECK(problems("train_fraction", 0.5) == 0);
   CHECK(problems("tokenizer", std::string("word")) == 1);
+}
+
+namespace {
+
+const std::string kRanks = ZEROLAB_TEST_SOURCE_DIR "/data/gpt2.tiktoken";  // tools/setup
+
+zerolab::OptionValues gpt2_options(zerolab::OptionValues more = {}) {
+  more["tokenizer"] = std::string("gpt2");
+  more["bpe_ranks"] = kRanks;
+  return more;
+}
+
+/// The first token of each training sample.
+std::vector<int64_t> starts(const zerolab::Data& data, int64_t T) {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < data.size(Split::kTrain); ++i) {
+    all.push_back(tokens_of(data, Split::kTrain, i, T).front());
+  }
+  return all;
+}
+
+/// A byte file in which each token is its place.
+std::string places() {
+  std::string text(200, '\0');
+  std::iota(text.begin(), text.end(), '\0');
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("data/text gpt2 has GPT-2's tokens, and gives text back") {
+  const Folder folder;
+  const auto data = open_text(folder.file(repeat("Hello world", 20)), 3, gpt2_options());
+  CHECK(data->vocab_size() == 50257);
+  CHECK(data->end_of_text() == 50256);
+  CHECK(tokens_of(*data, Split::kTrain, 0, 3) == std::vector<int64_t>{15496, 995, 15496, 995});
+  CHECK(data->encode("Hello world") == std::vector<int64_t>{15496, 995});
+  CHECK(data->decode(std::vector<int64_t>{15496, 995}) == "Hello world");
+}
+
+TEST_CASE("data/text gpt2 asks for its ranks and says where they come from") {
+  const auto problems = option_problems(
+      "data/text", {{"path", std::string("x")}, {"tokenizer", std::string("gpt2")}});
+  REQUIRE(problems.size() == 1);
+  CHECK(contains(problems.front(), "bpe_ranks: "));
+  CHECK(contains(problems.front(), "tools/setup"));
+  const Folder folder;
+  auto options = gpt2_options();
+  options["bpe_ranks"] = folder.path() + "/none";
+  CHECK(contains(error_of(folder.file("abc"), 2, options), "none' does not exist"));
+}
+
+TEST_CASE("data/text puts end of text between documents, and none around empty ones") {
+  const Folder folder;
+  const auto options = gpt2_options({{"document_separator", std::string("##")}});
+  const auto data = open_text(folder.file(repeat("Hello##", 20) + "####Hello##"), 3, options);
+  const auto tokens = tokens_of(*data, Split::kTrain, 0, 3);
+  CHECK(tokens == std::vector<int64_t>{15496, 50256, 15496, 50256});
+  const auto last = tokens_of(*data, Split::kValidation, data->size(Split::kValidation) - 1, 3);
+  CHECK(last.back() == (last.front() == 50256 ? 15496 : 50256));
+  CHECK(option_problems("data/text",
+                        {{"path", std::string("x")}, {"document_separator", std::string("##")}})
+            .size() == 1);
+}
+
+TEST_CASE("data/text char and byte encode text, and char names what its file lacks") {
+  const Folder folder;
+  const std::string path = folder.file("banana cab\n" + repeat("-", 19));
+  const auto chars = open_text(path, 2);
+  CHECK(chars->encode("cab\n") == std::vector<int64_t>{5, 3, 4, 0});
+  CHECK(chars->end_of_text() == -1);
+  CHECK_THROWS_AS(chars->encode("caz"), zerolab::ConfigError);
+  const auto bytes = open_text(path, 2, {{"tokenizer", std::string("byte")}});
+  CHECK(bytes->encode("cab") == std::vector<int64_t>{99, 97, 98});
+}
+
+TEST_CASE("data/text takes a training sample every `stride` tokens") {
+  const Folder folder;
+  zerolab::OptionValues options = {{"tokenizer", std::string("byte")}, {"train_fraction", 0.5}};
+  const std::string path = folder.file(places());
+  for (const int64_t stride : {1, 7, 32, 95, 96, 1000}) {
+    CAPTURE(stride);
+    options["stride"] = stride;
+    const auto data = open_text(path, 4, options);  // starts 0 to 95
+    std::vector<int64_t> expected;
+    for (int64_t start = 0; start < 96; start += stride) expected.push_back(start);
+    CHECK(starts(*data, 4) == expected);
+    CHECK(data->size(Split::kValidation) == 24);
+  }
+}
+
+TEST_CASE("data/text draws random windows from the seed and the index alone") {
+  const Folder folder;
+  zerolab::OptionValues options = {{"tokenizer", std::string("byte")},
+                                   {"train_fraction", 0.5},
+                                   {"windows", std::string("random")},
+                                   {"stride", int64_t{2}}};
+  const std::string path = folder.file(places());
+  const auto data = open_text(path, 4, options);
+  CHECK(data->size(Split::kTrain) == 48);
+  const auto drawn = starts(*data, 4);
+  CHECK(drawn == starts(*data, 4));
+  CHECK(drawn == starts(*open_text(path, 4, options), 4));
+  CHECK(!std::is_sorted(drawn.begin(), drawn.end()));
+  CHECK(*std::min_element(drawn.begin(), drawn.end()) < 16);  // in the first sixth
+  CHECK(*std::max_element(drawn.begin(), drawn.end()) >= 80);
+  CHECK(*std::max_element(drawn.begin(), drawn.end()) < 96);
+  auto other = load_plugin<zerolab::Data>("data/text", [&] {
+    options["path"] = path;
+    return options;
+  }());
+  other->open({.sequence_length = 4, .seed = 2});
+  CHECK(starts(*other, 4) != drawn);
+}
+
+TEST_CASE("data/text validates on another file under the vocabulary of its own") {
+  const Folder folder;
+  const std::string path = folder.file("banana cab\n" + repeat("-", 19));
+  const auto data = open_text(path, 2);
+  const auto before = starts(*data, 2);
+  data->validate_on(folder.file("cabana", "other.txt"));
+  CHECK(data->size(Split::kValidation) == 2);
+  CHECK(tokens_of(*data, Split::kValidation, 0, 2) == std::vector<int64_t>{5, 3, 4});
+  CHECK(tokens_of(*data, Split::kValidation, 1, 2) == std::vector<int64_t>{4, 3, 6});
+  CHECK(starts(*data, 2) == before);
+  CHECK(data->vocab_size() == 7);
+}
+
+TEST_CASE("data/text refuses another file that does not fit, and names what") {
+  const Folder folder;
+  const auto data = open_text(folder.file("banana cab\n" + repeat("-", 19)), 2);
+  const auto error = [&](const std::string& content) -> std::string {
+    try {
+      data->validate_on(folder.file(content, "other.txt"));
+    } catch (const zerolab::ConfigError& thrown) {
+      return thrown.what();
+    }
+    return "no error";
+  };
+  CHECK(contains(error("cab\ncab\ncxb"), "other.txt': line 3 has the character 'x' (U+0078)"));
+  CHECK(contains(error("cab\xff"), "other.txt': the text is not UTF-8 at byte 3"));
+  CHECK(contains(error("ab"), "has 2 tokens"));
+  CHECK(contains(error("ab"), "at least 3"));
+  CHECK(contains(error(""), "is empty"));
+  CHECK(error("aba") == "no error");
+  CHECK_THROWS_AS(data->validate_on(folder.path() + "/no"), zerolab::ConfigError);
 }

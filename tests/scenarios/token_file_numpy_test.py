@@ -1,0 +1,56 @@
+"""A token file that the example of plugins/README.md writes with numpy is one that the program trains on.
+
+Usage: token_file_numpy_test.py ZEROLAB [unittest's arguments]
+"""
+
+import pathlib
+import re
+import sys
+
+import trial_run
+
+try:
+    import numpy
+except ImportError:
+    print("numpy is missing")
+    sys.exit(77)
+
+README = pathlib.Path(__file__).resolve().parents[2] / "plugins" / "README.md"
+EXPERIMENT = """extends = "tiny.toml"
+[data]
+plugin = "token_bin"
+path = ["corpus.bin"]
+layout = "zerolab"
+vocab_size = 0  # as the header says
+"""
+
+
+class TokenFilesOfNumpy(trial_run.TrialRuns):
+    def setUp(self):
+        super().setUp()
+        (example,) = [text for text in re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+                      if "ZLTOKENS" in text]
+        self.names = {}
+        exec(example.replace('"corpus.bin"', repr(str(self.scratch / "corpus.bin"))), self.names)
+        (self.scratch / "tokens.toml").write_text(EXPERIMENT)
+
+    def test_the_example_reads_what_it_wrote(self):
+        self.assertTrue(numpy.array_equal(self.names["read"], self.names["tokens"]))
+        self.assertEqual((self.scratch / "corpus.bin").stat().st_size, 256 + 2 * len(self.names["tokens"]))
+
+    def test_the_program_trains_on_what_it_wrote(self):
+        out, errors = self.end_of(self.start("run", "tokens.toml"))
+        self.assertEqual(errors, "")
+        self.assertIn("finished 4 steps", out)
+
+    def test_the_program_refuses_it_with_one_bit_changed(self):
+        file = self.scratch / "corpus.bin"
+        content = bytearray(file.read_bytes())
+        content[24] ^= 1  # of the vocabulary's size
+        file.write_bytes(content)
+        _, errors = self.end_of(self.start("run", "tokens.toml"), expected=2)
+        self.assertIn("is damaged", errors)
+
+
+if __name__ == "__main__":
+    trial_run.main(sys.argv, __doc__)
