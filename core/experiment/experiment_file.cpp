@@ -25,10 +25,12 @@ namespace {
 std::vector<std::filesystem::path> read_plugin_path(const ExperimentTree& tree) {
   const Setting* setting = find_setting(tree.root, "plugin_path");
   const OptionValue* value = setting != nullptr ? setting->option() : nullptr;
-  const auto* list = value != nullptr ? std::get_if<std::vector<std::string>>(value) : nullptr;
-  if (list == nullptr) return {};
+  if (value == nullptr) return {};
+  std::vector<std::string> list;
+  if (const auto* many = std::get_if<std::vector<std::string>>(value)) list = *many;
+  if (const auto* one = std::get_if<std::string>(value)) list = {*one};
   std::vector<std::filesystem::path> paths;
-  for (const std::string& path : *list) {
+  for (const std::string& path : list) {
     paths.emplace_back(absolute_path(path, tree.sources[setting->value_at.source].folder));
   }
   return paths;

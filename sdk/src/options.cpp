@@ -103,7 +103,7 @@ std::string check_word(const OptionField& field, const std::string& word) {
   return "must be " + list + ", is " + quoted(word);
 }
 
-/// Ints where floats are wanted, sizes given as text, empty lists of any type.
+/// Ints where floats are wanted, one string where a list of them is, empty lists of any type.
 void widen(const OptionField& field, OptionValue& value) {
   if (field.type == OptionType::kFloat && std::holds_alternative<int64_t>(value)) {
     value = static_cast<double>(std::get<int64_t>(value));
@@ -111,6 +111,8 @@ void widen(const OptionField& field, OptionValue& value) {
              std::holds_alternative<std::vector<int64_t>>(value)) {
     const auto ints = std::get<std::vector<int64_t>>(value);
     value = std::vector<double>(ints.begin(), ints.end());
+  } else if (field.type == OptionType::kStringList && std::holds_alternative<std::string>(value)) {
+    value = std::vector<std::string>{std::get<std::string>(value)};
   } else if (field.type == OptionType::kStringList &&
              std::holds_alternative<std::vector<int64_t>>(value) &&
              std::get<std::vector<int64_t>>(value).empty()) {

@@ -25,9 +25,11 @@ constexpr std::string_view kEndOfTextWords = "<|endoftext|>";
 constexpr size_t kSmallestShare = 1 << 16;  // bytes; below that a thread costs more than it gives
 
 /// Tokens of pieces that were merged before: words repeat. A new piece takes the place of an old
-/// one, so that it never grows.
+/// one, so that it never grows. A short text is not worth making room.
 class MergedPieces {
  public:
+  explicit MergedPieces(size_t text_bytes)
+      : entries_(text_bytes < kSmallestShare / 2 ? 0 : kNumEntries) {}
   /// Returns false if the piece is not here.
   bool append(std::string_view piece, uint64_t hash, std::vector<int32_t>& tokens) const {
     if (entries_.empty()) return false;
@@ -39,8 +41,9 @@ class MergedPieces {
     return true;
   }
   void keep(std::string_view piece, uint64_t hash, std::span<const int32_t> tokens) {
-    if (piece.size() > sizeof Entry::bytes || tokens.size() > std::size(Entry{}.tokens)) return;
-    if (entries_.empty()) entries_.resize(kNumEntries);
+    if (entries_.empty() || piece.size() > sizeof Entry::bytes ||
+        tokens.size() > std::size(Entry{}.tokens))
+      return;
     Entry& entry = entries_[hash % kNumEntries];
     entry.size = static_cast<uint8_t>(piece.size());
     entry.num_tokens = static_cast<uint8_t>(tokens.size());
@@ -79,7 +82,7 @@ class Gpt2Tokenizer : public Tokenizer {
     const int num_threads = std::clamp(threads, 1, most);
     const std::vector<Stretch> stretches = stretches_of(text, num_threads);
     if (num_threads == 1) {
-      encode_all(stretches, tokens);
+      encode_all(stretches, text.size(), tokens);
     } else {
       encode_on_threads(stretches, tokens, num_threads);
     }
@@ -128,8 +131,9 @@ class Gpt2Tokenizer : public Tokenizer {
     if (!text.empty()) stretches.push_back({text});
   }
 
-  void encode_all(std::span<const Stretch> stretches, std::vector<int32_t>& tokens) const {
-    MergedPieces merged;
+  void encode_all(std::span<const Stretch> stretches, size_t text_bytes,
+                  std::vector<int32_t>& tokens) const {
+    MergedPieces merged(text_bytes);
     for (const Stretch& stretch : stretches) encode_stretch(stretch, merged, tokens);
   }
 
@@ -165,7 +169,7 @@ class Gpt2Tokenizer : public Tokenizer {
     std::exception_ptr failure;
     const auto work = [&] {
       try {
-        MergedPieces merged;
+        MergedPieces merged(kSmallestShare);
         for (size_t i = next++; i < stretches.size(); i = next++) {
           encode_stretch(stretches[i], merged, parts[i]);
         }

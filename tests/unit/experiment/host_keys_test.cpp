@@ -125,8 +125,10 @@ TEST_CASE("the host's folders of plugins are absolute, from the file's folder", 
                                                              folder.path() / "more", "/abs"});
   CHECK(path(file, {"plugin_path=[\"mine\"]"}) ==
         std::vector<std::filesystem::path>{folder.path() / "cwd/mine"});
+  CHECK(path(file, {"plugin_path=mine"}) ==
+        std::vector<std::filesystem::path>{folder.path() / "cwd/mine"});
   CHECK(path(folder.write("exp.toml", sound()), {}).empty());
-  CHECK(has(config_error(file, {"plugin_path=mine"}), "must be a list of strings, is a string"));
+  CHECK(has(config_error(file, {"plugin_path=3"}), "must be a list of strings, is an integer"));
 }
 
 TEST_CASE("a run of no ranks is refused", "[experiment]") {
