@@ -11,7 +11,7 @@
 
 #include "awkward_model.h"
 #include "catch.h"
-#include "distributed/world.h"
+#include "memory_ranks.h"
 #include "store/checkpoint_folder.h"
 #include "train/checkpointer.h"
 #include "train/saved_state.h"
@@ -153,7 +153,7 @@ History run_session(const Session& session, std::vector<Failure>* failed) {
   std::vector<Rank> ranks = make_ranks(session);
   History history;
   std::mutex mutex;
-  zerolab::run_on_threads(session.ranks, [&](zerolab::Communicator& world) {
+  run_in_memory(session.ranks, [&](zerolab::Communicator& world) {
     const auto number = static_cast<size_t>(world.rank());
     Rank& rank = ranks[number];
     zerolab::Trainer trainer(session.experiment, rank.plugins, world);
@@ -191,7 +191,7 @@ std::vector<Failure> failures(const Session& session, History* history) {
 void on_ranks(const Session& session, const std::function<void(StandingRank&)>& body) {
   at::set_num_threads(1);
   std::vector<Rank> ranks = make_ranks(session);
-  zerolab::run_on_threads(session.ranks, [&](zerolab::Communicator& world) {
+  run_in_memory(session.ranks, [&](zerolab::Communicator& world) {
     zerolab::Trainer trainer(session.experiment, ranks[static_cast<size_t>(world.rank())].plugins,
                              world);
     StandingRank standing{world, trainer};

@@ -2,7 +2,8 @@
 // parameters, states; and what it holds and moves is what it said.
 //
 // The reference of each row is ddp with overlap and without activation checkpointing: strategies,
-// overlap and checkpointing may not change a bit of it.
+// overlap and checkpointing may not change a bit of it. It runs over Gloo, the others through
+// memory.
 
 #include <array>
 
@@ -33,7 +34,9 @@ void check_row(int ranks, const Levels& on) {
   const bool overlap = s.overlap, checkpointing = s.checkpointing;
   s.overlap = true;
   s.checkpointing = false;
+  s.over_gloo = true;
   const Outcome reference = run(s);
+  s.over_gloo = false;
   CHECK(reference.losses.front() != reference.losses.back());
   s.overlap = overlap;
   s.checkpointing = checkpointing;

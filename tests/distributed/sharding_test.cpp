@@ -84,9 +84,10 @@ TEST_CASE("ranks that cannot be grouped as shard_size says are refused with a se
 
 TEST_CASE("1, 2 and 4 ranks give the same bits for the same total batch") {
   const Outcome one = run({.ranks = 1, .accumulation = 4});
-  const Outcome two = run({.sharding = "zero2", .ranks = 2, .accumulation = 2});
-  const Outcome four = run({.sharding = "zero3", .ranks = 4, .accumulation = 1});
-  const Outcome hybrid = run({.sharding = "hsdp", .ranks = 4, .accumulation = 1});
+  const Outcome two = run({.sharding = "zero2", .ranks = 2, .accumulation = 2, .over_gloo = true});
+  const Outcome four = run({.sharding = "zero3", .ranks = 4, .accumulation = 1, .over_gloo = true});
+  const Outcome hybrid =
+      run({.sharding = "hsdp", .ranks = 4, .accumulation = 1, .over_gloo = true});
   for (const Outcome* other : {&two, &four, &hybrid}) {
     CHECK(one.losses == other->losses);
     CHECK(one.norms == other->norms);

@@ -10,6 +10,7 @@
 #include "awkward_model.h"
 #include "catch.h"
 #include "distributed/world.h"
+#include "memory_ranks.h"
 #include "train/trainer.h"
 
 namespace {
@@ -106,7 +107,8 @@ Outcome run(const Setting& s) {
   Outcome outcome;
   outcome.held.resize(static_cast<size_t>(s.ranks));
   std::mutex mutex;
-  zerolab::run_on_threads(s.ranks, [&](zerolab::Communicator& world) {
+  const auto on_ranks = s.over_gloo ? zerolab::run_on_threads : run_in_memory;
+  on_ranks(s.ranks, [&](zerolab::Communicator& world) {
     zerolab::Trainer trainer(experiment, plugins[static_cast<size_t>(world.rank())], world);
     for (int64_t step = 0; step < s.steps; ++step) {
       world.reset_counters();

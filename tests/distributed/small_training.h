@@ -30,6 +30,7 @@ struct Setting {
   int64_t num_samples = 0;  ///< of the validation split; 0: all
   double poison_from = -1;  ///< step from which rank 0's loss is not finite
   bool overlap = true, checkpointing = false;
+  bool over_gloo = false;                                    ///< instead of through memory
   std::map<std::string, zerolab::OptionValue> options = {};  ///< of the strategy, further ones
   std::map<std::string, zerolab::OptionValue> precision_options = {};
   /// Makes each rank's model; the awkward one (poisoned on rank 0) if there is none.
