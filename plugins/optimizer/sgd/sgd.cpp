@@ -66,6 +66,7 @@ class Sgd : public zerolab::Optimizer {
           .at_least(0);
     }
     void check(zerolab::Problems& problems) const {
+      if (dampening != 0 && momentum == 0) problems.add("dampening", "needs a momentum above 0");
       if (nesterov && momentum == 0) problems.add("nesterov", "needs a momentum above 0");
       if (nesterov && dampening != 0) problems.add("nesterov", "needs a dampening of 0");
     }

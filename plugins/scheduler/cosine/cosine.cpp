@@ -66,7 +66,7 @@ class Cosine : public zerolab::Scheduler {
     if (s < warmup) {
       return options_.lr * (static_cast<double>(s + 1) / static_cast<double>(warmup));
     }
-    if (s == warmup || last_ <= warmup) return options_.lr;
+    if (s == warmup) return options_.lr;  // also where the decay ends there
     if (s >= last_) return options_.min_lr;
     const double progress = static_cast<double>(s - warmup) / static_cast<double>(last_ - warmup);
     const double share = 0.5 * (1 + std::cos(std::numbers::pi * progress));

@@ -64,7 +64,7 @@ class Linear : public zerolab::Scheduler {
     if (s < warmup) {
       return options_.lr * (static_cast<double>(s + 1) / static_cast<double>(warmup));
     }
-    if (s == warmup || last_ <= warmup) return options_.lr;
+    if (s == warmup) return options_.lr;  // also where the decay ends there
     if (s >= last_) return options_.min_lr;
     const double share = static_cast<double>(last_ - s) / static_cast<double>(last_ - warmup);
     return std::min(options_.lr, options_.min_lr + (options_.lr - options_.min_lr) * share);

@@ -52,7 +52,7 @@ class Wsd : public zerolab::Scheduler {
   void open(const zerolab::SchedulerContext& context) override {
     last_ = context.num_steps - 1;
     decay_steps_ = std::llround(options_.decay_fraction * static_cast<double>(context.num_steps));
-    if (options_.warmup_steps + decay_steps_ > context.num_steps) {
+    if (options_.warmup_steps > context.num_steps - decay_steps_) {
       throw zerolab::ConfigError(
           "scheduler.warmup_steps is " + std::to_string(options_.warmup_steps) +
           " and scheduler.decay_fraction makes " + std::to_string(decay_steps_) +

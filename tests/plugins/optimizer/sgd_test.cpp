@@ -71,7 +71,7 @@ TEST_CASE("optimizer/sgd keeps zero elements at zero") {
   optimizer_test::check_padding(kNesterov);
 }
 
-TEST_CASE("optimizer/sgd refuses nesterov without momentum or with dampening, as PyTorch does") {
+TEST_CASE("optimizer/sgd refuses nesterov without momentum or with dampening, and dampening of none") {
   using V = zerolab::OptionValues;
   CHECK(option_problems("optimizer/sgd", V{{"nesterov", true}}) ==
         std::vector<std::string>{"nesterov: needs a momentum above 0"});
@@ -79,5 +79,7 @@ TEST_CASE("optimizer/sgd refuses nesterov without momentum or with dampening, as
                         V{{"nesterov", true}, {"momentum", 0.9}, {"dampening", 0.1}}) ==
         std::vector<std::string>{"nesterov: needs a dampening of 0"});
   CHECK(option_problems("optimizer/sgd", V{{"nesterov", true}, {"momentum", 0.9}}).empty());
+  CHECK(option_problems("optimizer/sgd", V{{"dampening", 0.1}}) ==
+        std::vector<std::string>{"dampening: needs a momentum above 0"});
   CHECK_FALSE(option_problems("optimizer/sgd", V{{"momentum", 1.0}}).empty());
 }

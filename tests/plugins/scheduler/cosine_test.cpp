@@ -72,6 +72,13 @@ TEST_CASE("scheduler/cosine with decay_steps reaches min_lr there and holds it")
   for (int64_t step : {499, 500, 999, 5000}) CHECK(s->lr(step) == 1e-5);
 }
 
+TEST_CASE("scheduler/cosine holds min_lr after a decay of one step, right behind the warmup") {
+  const auto s = cosine(1e-3, 1e-5, 9, 100, 10);
+  CHECK(s->lr(8) == 1e-3);
+  CHECK(s->lr(9) == 1e-3);  // the warmup's end and the decay's: lr, as where a run ends there
+  for (int64_t step : {10, 11, 99, 5000}) CHECK(s->lr(step) == 1e-5);
+}
+
 TEST_CASE("scheduler/cosine that outlasts the run keeps the last value of the run") {
   const auto s = cosine(1e-3, 0, 0, 100, 1000);
   CHECK(s->lr(99) > 9e-4);

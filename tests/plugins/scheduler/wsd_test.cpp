@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "zerolab/error.h"
@@ -97,6 +98,13 @@ TEST_CASE("scheduler/wsd refuses a run too short for warmup and decay and says t
     for (const char* part : {"warmup_steps is 81", "20 steps of decay", "100 steps"}) {
       CHECK(message.find(part) != std::string::npos);
     }
+  }
+}
+
+TEST_CASE("scheduler/wsd refuses a warmup of any length that does not fit, the largest included") {
+  for (const int64_t warmup : {int64_t{81}, int64_t{1} << 40, std::numeric_limits<int64_t>::max()}) {
+    CAPTURE(warmup);
+    CHECK_THROWS_AS(wsd({.warmup = warmup, .fraction = 0.2}), zerolab::ConfigError);
   }
 }
 

@@ -82,6 +82,21 @@ TEST_CASE("a restored loss scaler goes on as if it had never stopped") {
   }
 }
 
+TEST_CASE("a loss scaler goes on under other options, as far as these allow") {
+  DynamicLossScaler patient({.init_scale = 8, .growth_interval = 100, .hysteresis = 5});
+  trajectory(patient, "xoooo");
+  // Fewer steps to growth than were made, fewer overflows to bear than were left.
+  DynamicLossScaler quick({.init_scale = 64, .growth_interval = 3, .min_scale = 2});
+  quick.restore(patient.state());
+  CHECK(trajectory(quick, "oxxx") == Scales{16, 8, 4, 2});
+  DynamicLossScaler hasty({.growth_interval = 3, .hysteresis = 1});
+  hasty.restore(patient.state());
+  CHECK(trajectory(hasty, "x") == Scales{4});
+  DynamicLossScaler high({.init_scale = 64, .min_scale = 32});
+  high.restore(patient.state());
+  CHECK(high.scale() == 32);
+}
+
 TEST_CASE("a loss scaler passes over names it does not know and refuses what cannot be") {
   DynamicLossScaler scaler({});
   scaler.restore({{"of_another_version", 3}});
@@ -94,9 +109,9 @@ TEST_CASE("a loss scaler passes over names it does not know and refuses what can
         {"loss_scale", std::numeric_limits<double>::infinity()},
         {"growth_tracker", 0.5},
         {"growth_tracker", -1.0},
-        {"growth_tracker", 2000.0},
+        {"growth_tracker", 0x1p60},
         {"hysteresis_left", 0.0},
-        {"hysteresis_left", 2.0},
+        {"hysteresis_left", 1.5},
         {"hysteresis_left", std::numeric_limits<double>::quiet_NaN()}}) {
     CAPTURE(name, value);
     CHECK_THROWS_AS(scaler.restore({{name, value}}), zerolab::Error);
