@@ -54,8 +54,8 @@ nlohmann::json number_or_null(double value) {
 std::string format_bytes(double bytes) {
   constexpr const char* kUnits[] = {"B", "KB", "MB", "GB", "TB"};
   size_t unit = 0;
-  while (bytes >= 1024 && unit + 1 < std::size(kUnits)) {
-    bytes /= 1024;
+  while (bytes >= 1000 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1000;
     ++unit;
   }
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, kUnits[unit]);

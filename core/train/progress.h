@@ -11,7 +11,7 @@
 
 namespace zerolab {
 
-/// "1.5 GB", "312.0 KB": powers of 1024.
+/// "1.5 GB", "312.0 KB": powers of 1000, as `plan` counts.
 std::string format_bytes(double bytes);
 /// "1 h 02 min", "3 min 20 s", "12 s".
 std::string format_duration(double seconds);

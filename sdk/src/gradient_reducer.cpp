@@ -247,38 +247,42 @@ at::Tensor GradientReducer::take_sum() {
     return spare;
   }
   for (size_t b = 0; b < layout_.buckets().size(); ++b) {
-    spare.narrow(0, layout_.owned_offset(b), layout_.slice_length(b)).copy_(slice(b));
+    owned_part(spare, b).copy_(slice(b));
   }
   return spare;
 }
 
+/// Adds the micro-batch just reduced to the tree. Sums are made where one of the two lies: a + b is
+/// b + a to the last bit.
 void GradientReducer::fold_micro_batch() {
-  if (last_ && partial_sums_.empty()) return;
-  at::Tensor sum = take_sum();
-  int level = 0;
-  const auto add_to_last = [&] {
-    at::Tensor earlier = std::move(partial_sums_.back().second);
-    partial_sums_.pop_back();
-    earlier.add_(sum);
-    spare_sums_.push_back(std::exchange(sum, std::move(earlier)));
-  };
-  while (!partial_sums_.empty() && partial_sums_.back().first == level) {
-    add_to_last();
-    ++level;
-  }
-  if (!last_) {
-    partial_sums_.emplace_back(level, std::move(sum));
+  if (last_) {
+    for (; !partial_sums_.empty(); partial_sums_.pop_back()) {
+      at::Tensor& earlier = partial_sums_.back().second;
+      for (size_t b = 0; b < layout_.buckets().size(); ++b) slice(b).add_(owned_part(earlier, b));
+      spare_sums_.push_back(std::move(earlier));
+    }
     return;
   }
-  while (!partial_sums_.empty()) add_to_last();
-  if (!traits_.keep_full) {
-    std::swap(shard_, sum);
-  } else {
-    for (size_t b = 0; b < layout_.buckets().size(); ++b) {
-      slice(b).copy_(sum.narrow(0, layout_.owned_offset(b), layout_.slice_length(b)));
-    }
+  if (partial_sums_.empty() || partial_sums_.back().first > 0) {
+    partial_sums_.emplace_back(0, take_sum());
+    return;
   }
-  spare_sums_.push_back(std::move(sum));
+  auto& [first_level, sum] = partial_sums_.back();
+  for (size_t b = 0; b < layout_.buckets().size(); ++b) owned_part(sum, b).add_(slice(b));
+  ++first_level;
+  while (partial_sums_.size() > 1 &&
+         partial_sums_[partial_sums_.size() - 2].first == partial_sums_.back().first) {
+    at::Tensor later = std::move(partial_sums_.back().second);
+    partial_sums_.pop_back();
+    partial_sums_.back().second.add_(later);
+    ++partial_sums_.back().first;
+    spare_sums_.push_back(std::move(later));
+  }
+}
+
+/// A bucket's part of a tensor over owned space.
+at::Tensor GradientReducer::owned_part(const at::Tensor& owned, size_t bucket) const {
+  return owned.narrow(0, layout_.owned_offset(bucket), layout_.slice_length(bucket));
 }
 
 at::Tensor GradientReducer::slice(size_t bucket) const {
@@ -286,7 +290,7 @@ at::Tensor GradientReducer::slice(size_t bucket) const {
     return full_.narrow(0, layout_.slice_offset(bucket, route_.owners.rank()),
                         layout_.slice_length(bucket));
   }
-  return shard_.narrow(0, layout_.owned_offset(bucket), layout_.slice_length(bucket));
+  return owned_part(shard_, bucket);
 }
 
 at::Tensor GradientReducer::gradients(const FlatRange& range) const {

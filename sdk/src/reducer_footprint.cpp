@@ -1,7 +1,6 @@
 // What GradientReducer will hold and move.
 
-#include <algorithm>
-#include <vector>
+#include <bit>
 
 #include "zerolab/bucket_gather.h"
 #include "zerolab/gradient_reducer.h"
@@ -9,23 +8,10 @@
 namespace zerolab {
 namespace {
 
-/// Sums that the tree over micro-batches holds at once, besides the one that is being made: what
-/// GradientReducer::fold_micro_batch allocates.
+/// Sums that the tree over micro-batches holds at once, besides the micro-batch that is being made:
+/// log2 of their number, rounded down. What GradientReducer::fold_micro_batch allocates.
 int64_t held_sums(int64_t micro_batches) {
-  std::vector<int> levels;
-  int64_t made = 0, spare = 0;
-  for (int64_t m = 0; m < micro_batches; ++m) {
-    const bool last = m + 1 == micro_batches;
-    if (last && levels.empty()) break;
-    spare > 0 ? --spare : ++made;
-    int level = 0;
-    for (; !levels.empty() && levels.back() == level; ++level) {
-      levels.pop_back();
-      ++spare;
-    }
-    if (!last) levels.push_back(level);
-  }
-  return made;
+  return std::bit_width(static_cast<uint64_t>(micro_batches)) - 1;
 }
 
 void predict_reduce(WireDtype wire, int64_t n, int ranks, int64_t element_size, int64_t times,

@@ -70,6 +70,21 @@ TEST_CASE(
     }
   }
 }
+
+TEST_CASE("sums of A micro-batches take log2(A) further gradients, rounded down") {
+  for (const char* strategy : {"ddp", "zero2"}) {
+    const int64_t alone = run({.sharding = strategy, .ranks = 2, .steps = 1}).held[0].gradients;
+    for (const auto& [accumulation, sums] : {std::pair(2, 1), {3, 1}, {4, 2}, {5, 2}, {8, 3}}) {
+      const Outcome outcome =
+          run({.sharding = strategy, .ranks = 2, .accumulation = accumulation, .steps = 1});
+      const int64_t shard =
+          outcome.held[0].optimizer / 2 / (strategy == std::string("ddp") ? 2 : 1);
+      CHECK(outcome.held[0].gradients == alone + sums * shard);
+      check_prediction(outcome);
+    }
+  }
+}
+
 TEST_CASE(
     "sharded parameters move 3P(N-1)/N elements for each micro-batch, 2P of them for the root") {
   for (const int ranks : {2, 3, 4}) {

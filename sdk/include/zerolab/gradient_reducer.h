@@ -133,6 +133,7 @@ class ZEROLAB_API GradientReducer {
   void finish_one();
   void sum_over_replicas(size_t bucket);
   void fold_micro_batch();
+  at::Tensor owned_part(const at::Tensor& owned, size_t bucket) const;
   at::Tensor take_sum();
   void check_same_use();
 
