@@ -13,8 +13,12 @@ bool is_cut_of_batch(const std::string& key) {
 
 /// A path that was not given before, or no longer is, is no file that has moved.
 bool has_moved(const OptionField& field, const OptionValue& was, const OptionValue& is) {
+  if (!field.is_path) return false;
+  const auto *were = std::get_if<std::vector<std::string>>(&was),
+             *are = std::get_if<std::vector<std::string>>(&is);
+  if (were != nullptr && are != nullptr) return were->size() == are->size();
   const OptionValue none = std::string();
-  return field.is_path && was != none && is != none;
+  return was != none && is != none;
 }
 
 void compare_table(const std::string& table, const OptionSchema& schema, const OptionValues& before,

@@ -104,13 +104,15 @@ void CheckpointLoader::load_step(const fs::path& run, int64_t step, const Experi
                      &is = joined_.experiment.plugin(Kind::kSharding);
   const bool same_owners = manifest.run.ranks == joined_.ranks.size() && was.name == is.name &&
                            was.options == is.options;
-  for (std::string& note :
-       load_state({checkpoint, trainer_.sharding(), trainer_.parameters(), trainer_.optimizer(),
-                   fork, same_owners, [this] { trainer_.enter("loading"); }},
-                  joined_.ranks)) {
-    notes_.push_back(std::move(note));
-  }
-  TrainingPoint point = manifest.point;
+  const LoadRequest request{checkpoint,
+                            trainer_.sharding(),
+                            trainer_.parameters(),
+                            trainer_.optimizer(),
+                            fork,
+                            same_owners,
+                            [this] { trainer_.enter("loading"); }};
+  for (std::string& note : load_state(request, joined_.ranks)) notes_.push_back(std::move(note));
+  TrainingPoint point = loaded_point(request);
   point.seed = joined_.experiment.seed;  // another one in a fork
   trainer_.go_on(std::move(point));
   note_differences(manifest, before);

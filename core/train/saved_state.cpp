@@ -253,4 +253,11 @@ std::vector<std::string> load_state(const LoadRequest& request, Communicator& ra
   return notes;
 }
 
+TrainingPoint loaded_point(const LoadRequest& request) {
+  TrainingPoint point = request.checkpoint.manifest().point;
+  const size_t states = request.optimizer.state_names().size();
+  if (states > 0 && missing_states(request).size() == states) point.applied_updates = 0;
+  return point;
+}
+
 }  // namespace zerolab

@@ -53,5 +53,8 @@ struct LoadRequest {
 /// Errors: ConfigError that lists parameters that do not fit, before anything is written;
 /// StoreError for damage.
 std::vector<std::string> load_state(const LoadRequest& request, Communicator& ranks);
+/// [local] Where training stands after that: as saved, but updates are counted from 0 by an
+/// optimizer of whose states the checkpoint has none.
+TrainingPoint loaded_point(const LoadRequest& request);
 
 }  // namespace zerolab

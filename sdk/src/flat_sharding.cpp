@@ -91,9 +91,16 @@ void FlatSharding::split_ranks(Communicator& world) {
   owners_ = group_.get();
 }
 
-/// Blocks of int8 need float32 values, and their scales a float32 sum.
+/// Blocks of int8 need float32 values, and their scales a float32 sum; what travels as it is leaves
+/// nothing to feed back.
 void FlatSharding::check_wire(const PrecisionPolicy& precision) const {
-  if (wire_ != WireDtype::kInt8 || precision.gradient_dtype == at::kFloat) return;
+  if (precision.gradient_dtype == at::kFloat) return;
+  if (options_.wire_error_feedback) {
+    throw ConfigError(
+        "key 'sharding.wire_error_feedback': precision.gradient_dtype makes 16-bit gradients, "
+        "which travel as they are, so there is nothing to feed back; leave one of the two out.");
+  }
+  if (wire_ != WireDtype::kInt8) return;
   throw ConfigError(
       "key 'sharding.wire_dtype': \"int8\" is for float32 gradients, and precision.gradient_dtype "
       "makes them 16-bit ones, which travel as they are; leave one of the two out.");

@@ -19,11 +19,15 @@ at::Tensor Model::next_logits(const at::Tensor&, Units&, KeyValueCache&) {
 Data::~Data() = default;
 
 std::vector<int64_t> Data::encode(std::string_view) const {
-  throw ConfigError("the data has no words for text: its tokens are numbers alone.");
+  throw ConfigError(
+      "the data has no words for text: its tokens are numbers alone; take data that is made of "
+      "text.");
 }
 
 void Data::validate_on(const std::string&) {
-  throw ConfigError("the data comes from its options alone and cannot read another file.");
+  throw ConfigError(
+      "the data comes from its options alone and cannot read another file; leave the file out, or "
+      "train on data that is read from files.");
 }
 
 Optimizer::~Optimizer() = default;

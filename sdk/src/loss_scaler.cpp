@@ -19,16 +19,17 @@ bool is_power_of_two(double value) {
   return fits_float32(value) && std::frexp(value, &exponent) == 0.5;
 }
 
-/// A count that a checkpoint holds, from `low` to `high`.
-int64_t restored_count(const std::string& name, double value, int64_t low, int64_t high) {
-  const bool good = value == std::floor(value) && value >= static_cast<double>(low) &&
-                    value <= static_cast<double>(high);
+/// A count that a checkpoint holds, at least `low`; no more than the `most` of these options, which
+/// may be others than those it was saved with.
+int64_t restored_count(const std::string& name, double value, int64_t low, int64_t most) {
+  const bool good =
+      value == std::floor(value) && value >= static_cast<double>(low) && value <= 0x1p53;
   if (!good) {
     throw Error("precision state '" + name + "' is " + to_toml(value) +
-                ": it must be an integer from " + std::to_string(low) + " to " +
-                std::to_string(high) + "; resume from another checkpoint.");
+                ": it must be an integer of at least " + std::to_string(low) +
+                "; resume from another checkpoint.");
   }
-  return static_cast<int64_t>(value);
+  return std::min(static_cast<int64_t>(value), most);
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ void DynamicLossScaler::restore(const std::map<std::string, double>& state) {
                     ": it must be a power of two that float32 holds; resume from another "
                     "checkpoint.");
       }
-      scale_ = value;
+      scale_ = std::max(value, options_.min_scale);
     } else if (name == "growth_tracker") {
       finite_steps_ = restored_count(name, value, 0, options_.growth_interval - 1);
     } else if (name == "hysteresis_left") {

@@ -175,6 +175,15 @@ TEST_CASE("16-bit gradients through an int8 wire are refused with a sentence") {
   CHECK_THROWS_WITH(run(s), Catch::Matchers::Contains("precision.gradient_dtype"));
 }
 
+TEST_CASE("error feedback of 16-bit gradients, which lose nothing on the wire, is refused") {
+  Setting s = setting({"bf16", "bf16", 0}, 2, 1);
+  s.sharding = "zero2";
+  s.options = {{"wire_dtype", std::string("bf16")}, {"wire_error_feedback", true}};
+  CHECK_THROWS_WITH(run(s), Catch::Matchers::Contains("wire_error_feedback"));
+  s.precision_options = {{"gradient_dtype", std::string("fp32")}};
+  CHECK_NOTHROW(run(s));
+}
+
 namespace {
 
 /// The training of `setting`, with another strategy made by `wrap` on rank 1.

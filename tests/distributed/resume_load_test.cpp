@@ -217,7 +217,21 @@ TEST_CASE("in a fork, states that the checkpoint lacks start at zero, with a not
     }
     const History forked = train(session);
     CHECK(forked.point.step == 8);
+    CHECK(forked.point.applied_updates == 8);
   }
+}
+
+// Its first update would be taken for one of many: no bias correction of averages that are zero.
+TEST_CASE(
+    "in a fork, an optimizer all of whose states start at zero counts its updates from there") {
+  const zerolab::ScratchFolder scratch;
+  const Setting s = setting("zero2");
+  save(s);
+  Session session = loading(s, with_states({"momentum", "velocity"}));
+  session.fork = true;
+  const History forked = train(session);
+  CHECK(forked.point.step == 8);
+  CHECK(forked.point.applied_updates == 4);
 }
 
 TEST_CASE("a rank that holds a frozen parameter otherwise than the others is noticed") {

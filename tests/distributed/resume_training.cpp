@@ -202,10 +202,10 @@ void on_ranks(const Session& session, const std::function<void(StandingRank&)>& 
 std::vector<std::string> load(const Session& session, StandingRank& rank, int64_t step) {
   const zerolab::CheckpointReader checkpoint(zerolab::CheckpointFolder(session.from).path(step));
   zerolab::Trainer& trainer = rank.trainer;
-  auto notes = zerolab::load_state({checkpoint, trainer.sharding(), trainer.parameters(),
-                                    trainer.optimizer(), session.fork, session.same_owners},
-                                   rank.world);
-  zerolab::TrainingPoint point = checkpoint.manifest().point;
+  const zerolab::LoadRequest request{checkpoint,          trainer.sharding(), trainer.parameters(),
+                                     trainer.optimizer(), session.fork,       session.same_owners};
+  auto notes = zerolab::load_state(request, rank.world);
+  zerolab::TrainingPoint point = zerolab::loaded_point(request);
   if (session.change_point) session.change_point(point);
   trainer.go_on(std::move(point));
   return notes;

@@ -153,12 +153,12 @@ class TokenBin : public zerolab::Data {
   }
 
   void check_special_tokens() const {
-    for (const auto& [name, token] : {std::pair{"data.end_of_text", options_.end_of_text},
+    for (const auto& [name, token] : {std::pair{"data.end_of_text", end_of_text()},
                                       std::pair{"data.padding_token", options_.padding_token}}) {
       if (token >= vocab_size())
         throw ConfigError(std::string(name) + " must be below the vocabulary's " +
                           std::to_string(vocab_size()) + " tokens, is " + std::to_string(token) +
-                          ".");
+                          "; set it to one of them, or raise data.vocab_size.");
     }
     if (options_.documents == "separate" && vocabulary_.end_of_text() < 0)
       throw ConfigError(

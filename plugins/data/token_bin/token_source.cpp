@@ -55,12 +55,12 @@ int64_t Vocabulary::size() const {
 }
 
 bool Vocabulary::is_gpt2_by_default() const {
-  return stated_size_ == 0 && size() == kGpt2Vocabulary;
+  return stated_size_ == 0 && stated_tokenizer_.empty() && size() == kGpt2Vocabulary;
 }
 
 int64_t Vocabulary::end_of_text() const {
   if (given_end_ >= 0) return given_end_;
-  return is_gpt2_by_default() ? kGpt2EndOfText : stated_end_;
+  return stated_end_ < 0 && is_gpt2_by_default() ? kGpt2EndOfText : stated_end_;
 }
 
 std::string Vocabulary::tokenizer() const {

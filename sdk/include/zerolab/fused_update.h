@@ -1,7 +1,6 @@
 #pragma once
-// One pass over flat ranges for an elementwise optimizer: blocks that stay in the first-level
-// cache, in which 16-bit gradients become float32, the rule runs, and 16-bit copies of the masters
-// are written.
+// One pass over flat ranges for an elementwise optimizer: blocks that stay in the cache, in which
+// 16-bit gradients become float32, the rule runs, and 16-bit copies of the masters are written.
 //
 // Ranks: local. Each element gets the same bits wherever blocks and ranges begin and whatever the
 // number of threads, if the rule is a plain loop (a block is a multiple of kRangeAlignment long).

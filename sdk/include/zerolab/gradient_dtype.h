@@ -20,7 +20,7 @@ struct GradientDtypeOptions {
   static void describe_into(Describe<Options>& d, std::vector<std::string> words) {
     d.field("gradient_dtype",
             static_cast<std::string Options::*>(&GradientDtypeOptions::gradient_dtype),
-            "what gradients are kept and summed over micro-batches in; sums over ranks are float32")
+            "what gradients are kept, sent and summed in; each addition is float32, rounded to it")
         .one_of(std::move(words));
   }
   at::ScalarType dtype() const {

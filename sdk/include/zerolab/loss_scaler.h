@@ -48,7 +48,8 @@ class ZEROLAB_API DynamicLossScaler {
   /// Numbers by name, as Precision::state() gives them: loss_scale, growth_tracker (finite steps
   /// in a row), hysteresis_left (overflows until the scale is lowered).
   std::map<std::string, double> state() const;
-  /// Takes back what it knows, passes over other names. Errors: Error if a number cannot be.
+  /// Takes back what it knows, within these options' limits; passes over other names. Errors: Error
+  /// if a number cannot be.
   void restore(const std::map<std::string, double>& state);
 
  private:

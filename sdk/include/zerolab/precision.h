@@ -25,9 +25,8 @@ namespace zerolab {
 
 struct PrecisionPolicy {
   at::ScalarType parameter_dtype =
-      at::kFloat;  ///< what the model holds; masters are always float32
-  at::ScalarType gradient_dtype =
-      at::kFloat;  ///< what gradients are kept and summed in before the wire
+      at::kFloat;                              ///< what the model holds; masters are always float32
+  at::ScalarType gradient_dtype = at::kFloat;  ///< what gradients are kept, sent and summed in
   std::optional<at::ScalarType> autocast_dtype;  ///< run the model under autocast to this dtype
 };
 

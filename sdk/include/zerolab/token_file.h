@@ -1,7 +1,7 @@
 #pragma once
 // Packed tokens in a file: little-endian unsigned integers of 2 or 4 bytes, one after the other.
 //
-//   zerolab  a header of 256 bytes (see token_file.cpp), then tokens
+//   zerolab  a header of 256 bytes (plugins/README.md has it byte by byte), then tokens
 //   raw      tokens of 2 bytes and nothing else (nanoGPT's train.bin and val.bin)
 //   llmc     256 int32 (magic 20240520 for 2 bytes or 20240801 for 4, version, number of tokens),
 //            then tokens (llm.c's shards)

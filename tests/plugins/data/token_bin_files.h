@@ -9,6 +9,7 @@
 
 #include "zerolab/data.h"
 #include "zerolab/error.h"
+#include "zerolab/random.h"
 #include "zerolab/token_file.h"
 
 #include "catch.h"
@@ -46,6 +47,19 @@ inline std::string packed(const std::string& name, const Tokens& tokens, int64_t
   zerolab::TokenFileWriter writer(name, info);
   writer.append(std::vector<int32_t>(tokens.begin(), tokens.end()));
   writer.finish();
+  return name;
+}
+
+/// Our layout from a stranger's hand: the size of the vocabulary is not said.
+inline std::string unsized(const std::string& name, const Tokens& tokens,
+                           const std::string& tokenizer, int64_t end_of_text) {
+  packed(name, tokens, 65536, tokenizer, end_of_text);
+  std::fstream file(name, std::ios::binary | std::ios::in | std::ios::out);
+  std::string header(248, '\0');
+  file.read(header.data(), 248);
+  header.replace(24, 8, 8, '\0');
+  const uint64_t checksum = zerolab::name_key(header);
+  file.seekp(0).write(header.data(), 248).write(reinterpret_cast<const char*>(&checksum), 8);
   return name;
 }
 

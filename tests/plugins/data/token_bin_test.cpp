@@ -170,6 +170,19 @@ TEST_CASE("data/token_bin takes its vocabulary from options, headers, or else fr
   CHECK(both->end_of_text() == 9);
 }
 
+TEST_CASE("data/token_bin takes what a header says where it leaves out the vocabulary") {
+  const ScratchFolder scratch;
+  const Tokens tokens(20, 3);
+  const auto data = training_on({unsized("own.bin", tokens, "byte", 10)});
+  CHECK(data->vocab_size() == 50257);
+  CHECK(data->end_of_text() == 10);
+  CHECK(data->encode("Hi") == Tokens{'H', 'i'});
+  const auto silent = training_on({unsized("silent.bin", tokens, "", -1)});
+  CHECK(silent->end_of_text() == 50256);
+  check_has(refusal([&] { training_on({unsized("far.bin", tokens, "", 60000)}); }),
+            {"data.end_of_text", "50257", "60000"});
+}
+
 TEST_CASE("data/token_bin does not count the first token of a document when they are separate") {
   const ScratchFolder scratch;
   const std::string file = packed("t.bin", {1, 2, 9, 3, 4, 9, 9, 5, 6}, 10, "", 9);

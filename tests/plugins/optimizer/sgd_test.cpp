@@ -71,7 +71,8 @@ TEST_CASE("optimizer/sgd keeps zero elements at zero") {
   optimizer_test::check_padding(kNesterov);
 }
 
-TEST_CASE("optimizer/sgd refuses nesterov without momentum or with dampening, and dampening of none") {
+TEST_CASE(
+    "optimizer/sgd refuses nesterov without momentum or with dampening, and dampening of none") {
   using V = zerolab::OptionValues;
   CHECK(option_problems("optimizer/sgd", V{{"nesterov", true}}) ==
         std::vector<std::string>{"nesterov: needs a momentum above 0"});

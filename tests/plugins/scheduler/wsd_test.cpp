@@ -102,7 +102,8 @@ TEST_CASE("scheduler/wsd refuses a run too short for warmup and decay and says t
 }
 
 TEST_CASE("scheduler/wsd refuses a warmup of any length that does not fit, the largest included") {
-  for (const int64_t warmup : {int64_t{81}, int64_t{1} << 40, std::numeric_limits<int64_t>::max()}) {
+  for (const int64_t warmup :
+       {int64_t{81}, int64_t{1} << 40, std::numeric_limits<int64_t>::max()}) {
     CAPTURE(warmup);
     CHECK_THROWS_AS(wsd({.warmup = warmup, .fraction = 0.2}), zerolab::ConfigError);
   }

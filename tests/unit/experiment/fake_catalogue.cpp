@@ -69,8 +69,10 @@ struct PlainModel {
 
 struct PlainData {
   std::string path = "default.txt";
+  std::vector<std::string> parts;
   static void describe(Describe<PlainData>& d) {
     d.field("path", &PlainData::path, "a text").path();
+    d.field("parts", &PlainData::parts, "further texts").path();
   }
 };
 

@@ -104,6 +104,13 @@ TEST_CASE("a path that is given for the first time, or no longer, has not moved"
         Phrases{"init_from is \"/v\", was \"/w\""});
 }
 
+TEST_CASE("a list of paths with one more or fewer has not moved") {
+  CHECK(changes({"data.parts=[\"/a\", \"/b\"]"}, {"data.parts=[\"/a\"]"}).results ==
+        Phrases{"data.parts is [\"/a\", \"/b\"], was [\"/a\"]"});
+  CHECK(changes({"data.parts=[\"/a\"]"}).results == Phrases{"data.parts is [\"/a\"], was []"});
+  CHECK(changes({"data.parts=[\"/b\"]"}, {"data.parts=[\"/a\"]"}).results.empty());
+}
+
 TEST_CASE("what is frozen may not change") {
   CHECK(changes({"freeze=[\"a*\"]"}).results == Phrases{"freeze is [\"a*\"], was []"});
 }
