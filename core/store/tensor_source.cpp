@@ -161,8 +161,12 @@ TensorSource open_safetensors_index(const fs::path& index) {
   std::map<std::string, std::map<std::string, SourceTensor>> files;
   for (const auto& [tensor, file] : listed) files.try_emplace(file);
   for (auto& [file, tensors] : files) {
-    for (SourceTensor& tensor : open_safetensors(index.parent_path() / file).tensors)
-      tensors.emplace(tensor.info.parameter, std::move(tensor));
+    for (SourceTensor& tensor : open_safetensors(index.parent_path() / file).tensors) {
+      const PieceInfo& info = tensor.info;
+      const std::string name =
+          info.parameter + (info.state == kParameterState ? "" : "." + info.state);
+      tensors.emplace(name, std::move(tensor));
+    }
   }
   TensorSource source;
   for (const auto& [tensor, file] : listed) {

@@ -46,13 +46,10 @@ class Context {
   at::Tensor logits() {
     parts_.units.begin(false, 0);
     at::Tensor logits_V;
-    {
-      const AutocastScope autocast(parts_.precision.autocast_dtype);
-      if (cached_) {
-        logits_V = parts_.model.next_logits(tensor(cache_.length), parts_.units, cache_)[0];
-      } else {
-        logits_V = parts_.model.logits(tensor(0), parts_.units).select(1, size() - 1)[0];
-      }
+    if (cached_) {
+      logits_V = parts_.model.next_logits(tensor(cache_.length), parts_.units, cache_)[0];
+    } else {
+      logits_V = parts_.model.logits(tensor(0), parts_.units).select(1, size() - 1)[0];
     }
     parts_.units.end();
     return logits_V.to(at::kFloat).contiguous();
@@ -99,9 +96,17 @@ double Generation::tokens_per_sec() const {
   return rate(passes, seconds);
 }
 
+int generation_threads(int64_t num_parameters, int cores) {
+  constexpr int64_t kParametersPerThread = 50'000'000;  // some 20 ms of reading memory
+  return static_cast<int>(
+      std::clamp<int64_t>(num_parameters / kParametersPerThread, 1, std::max(1, cores)));
+}
+
 Generation generate(GenerationParts parts, const GenerationRequest& request,
                     const std::function<bool(int64_t token)>& on_token) {
   const at::NoGradGuard no_grad;
+  // To cast every weight for every token would take longer than the token does.
+  const AutocastScope autocast(parts.precision.autocast_dtype, WeightCopies::kKept);
   Generation result;
   Context context(parts, request);
   auto started = Clock::now();

@@ -52,6 +52,10 @@ struct Generation {
   double tokens_per_sec() const;
 };
 
+/// [local] Threads that are worth it for one token at a time: each operation of a small model takes
+/// less time than threads need to meet. `cores`: what this process may use.
+int generation_threads(int64_t num_parameters, int cores);
+
 /// [hot] Calls back with each token; false ends the generation after it. Errors: Error if logits
 /// are not finite; what the model throws.
 Generation generate(GenerationParts parts, const GenerationRequest& request,

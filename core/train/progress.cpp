@@ -98,7 +98,8 @@ void Progress::print(const StepRecord& r) {
   if (evaluated) line += fmt::format("  val loss {:.4f}", r.val_loss);
   if (r.skipped) {
     line += "  skipped: " +
-            (r.trouble.empty() ? "gradients overflow, the loss scale changes" : r.trouble);
+            (r.trouble.empty() ? fmt::format("gradients overflow at loss scale {:g}", r.loss_scale)
+                               : r.trouble);
   }
   if (terminal_) {
     write(out_, "\r{}\x1b[K{}", line, lasting ? "\n" : "");
@@ -132,7 +133,10 @@ void print_summary(std::FILE* out, const RunDescription& run, const RunResult& r
   write(out, "  final loss                     {:.4f}\n", plain(r.last.loss));
   if (r.last.evaluated) write(out, "  validation loss                {:.4f}\n", plain(r.val_loss));
   write(out, "  tokens per second              {:.0f}\n", r.tokens_per_sec);
-  if (r.skipped_steps > 0) write(out, "  skipped steps                  {}\n", r.skipped_steps);
+  if (r.skipped_steps > 0) {
+    write(out, "  skipped steps                  {}{}\n", r.skipped_steps,
+          r.skipped_steps == r.last.step ? ": all, nothing was learnt" : "");
+  }
   write(out, "{}", byte_report(r));
   if (r.checkpoints > 0) {
     write(out, "  checkpoints                    {}, in {:.2f} s; training waited {:.2f} s\n",

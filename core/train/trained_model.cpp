@@ -15,115 +15,47 @@
 #include "zerolab/log.h"
 
 #include "store/checkpoint_folder.h"
-#include "store/checkpoint_reader.h"
 #include "store/run_folder.h"
+#include "store/tensor_source.h"
+#include "train/saved_model.h"
+#include "train/weight_match.h"
+#include "train/weight_reader.h"
 
 namespace zerolab {
 namespace {
 
 constexpr int64_t kAlignment = 16;  // elements; one vector of the widest registers
 
-int usable_cores() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  const int cores = sched_getaffinity(0, sizeof mask, &mask) == 0
-                        ? CPU_COUNT(&mask)
-                        : static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, cores);
-}
-
-at::ScalarType scalar_type(TensorDtype dtype) {
-  switch (dtype) {
-    case TensorDtype::kFloat32:
-      return at::kFloat;
-    case TensorDtype::kFloat64:
-      return at::kDouble;
-    case TensorDtype::kFloat16:
-      return at::kHalf;
-    case TensorDtype::kBFloat16:
-      return at::kBFloat16;
-    case TensorDtype::kInt64:
-      return at::kLong;
-    case TensorDtype::kInt32:
-      return at::kInt;
-    case TensorDtype::kUInt8:
-      return at::kByte;
-  }
-  throw StoreError("a checkpoint holds a tensor of an unknown dtype");
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (const int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
-  return "[" + text + "]";
-}
-
-/// The first parameter that a checkpoint does not hold as it is declared, and how many there are.
-struct Misfit {
-  size_t count = 0;
-  std::string first;                 ///< as a phrase
-  std::vector<int64_t> saved_shape;  ///< empty if it is not there
-};
-
-Misfit find_misfit(const Parameters& parameters, const CheckpointReader& checkpoint) {
-  Misfit misfit;
-  size_t matched = 0;
-  const auto note = [&](const std::string& phrase, const std::vector<int64_t>& saved) {
-    if (misfit.count++ > 0) return;
-    misfit.first = phrase;
-    misfit.saved_shape = saved;
-  };
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const ParameterInfo& info = parameters.info(i);
-    if (info.numel == 0) continue;  // no checkpoint holds tensors without elements
-    const PieceInfo* tensor = checkpoint.find(info.name, kParameterState);
-    if (tensor == nullptr) {
-      note("'" + info.name + "' is not in it", {});
-    } else if (++matched; tensor->shape != info.shape) {
-      note("'" + info.name + "' is " + shape_text(tensor->shape) + " there and " +
-               shape_text(info.shape) + " in the model",
-           tensor->shape);
-    }
-  }
-  for (const PieceInfo& tensor : checkpoint.tensors()) {
-    const bool known = tensor.state != kParameterState || parameters.find(tensor.parameter) >= 0;
-    if (!known) note("'" + tensor.parameter + "' is not in the model", {});
-  }
-  return misfit;
-}
-
-/// Whether the model would fit with a vocabulary of another size.
-bool fits_vocabulary(int64_t vocab_size, const Experiment& experiment,
-                     const CheckpointReader& checkpoint, PluginHost& host) {
+/// The vocabulary's size with which the model would fit; 0 if it does with none.
+int64_t fitting_vocabulary(const Experiment& experiment, const TensorSource& source,
+                           PluginHost& host) {
   try {
-    Parameters parameters;
-    host.create<Model>(experiment)
-        ->declare(parameters, {vocab_size, experiment.batch.sequence_length});
-    return find_misfit(parameters, checkpoint).count == 0;
+    return declare_as_saved([&] { return host.create<Model>(experiment); }, experiment, source, "")
+        .vocab_size;
   } catch (const Error&) {
-    return false;
+    return 0;
   }
 }
 
-void check_fit(const TrainedModel& trained, const CheckpointReader& checkpoint, PluginHost& host) {
-  const Misfit misfit = find_misfit(trained.parameters, checkpoint);
-  if (misfit.count == 0) return;
+/// Which of a checkpoint's tensors is which parameter. Errors: ConfigError that says whether another
+/// vocabulary would fit.
+WeightMatch match_parameters(const TrainedModel& trained, const TensorSource& source,
+                             PluginHost& host) {
   const std::string title = "the checkpoint of step " + std::to_string(trained.manifest.point.step);
-  for (const int64_t size : misfit.saved_shape) {
-    if (!fits_vocabulary(size, trained.experiment, checkpoint, host)) continue;
+  try {
+    return match_weights(source, trained.parameters, {}, title);
+  } catch (const ConfigError&) {
+    const int64_t fitting = fitting_vocabulary(trained.experiment, source, host);
+    if (fitting == 0) throw;
     throw ConfigError("the data's vocabulary has " + std::to_string(trained.data->vocab_size()) +
                       " tokens, but the model in " + title + " was made for " +
-                      std::to_string(size) +
+                      std::to_string(fitting) +
                       "; give it data of the vocabulary that it was trained with.");
   }
-  throw ConfigError(
-      title + " is of another model: " + misfit.first +
-      (misfit.count > 1 ? ", and " + std::to_string(misfit.count - 1) + " more" : "") +
-      "; leave the model and batch.sequence_length as they were saved.");
 }
 
 /// Gives each parameter its memory and what the checkpoint has of it, one after the other.
-void read_parameters(TrainedModel& trained, const CheckpointReader& checkpoint) {
+void read_parameters(TrainedModel& trained, const TensorSource& source, const WeightMatch& match) {
   const at::NoGradGuard no_grad;
   Parameters& parameters = trained.parameters;
   int64_t total = 0;
@@ -134,24 +66,19 @@ void read_parameters(TrainedModel& trained, const CheckpointReader& checkpoint) 
   }
   const at::ScalarType dtype = trained.precision.parameter_dtype;
   trained.memory = at::empty({total}, at::TensorOptions().dtype(dtype));
+  WeightReader reader(source);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const int64_t numel = parameters.info(i).numel;
     parameters.bind(i, trained.memory, offsets[i]);
     if (numel == 0) continue;
-    const PieceInfo& saved = *checkpoint.find(parameters.info(i).name, kParameterState);
-    at::Tensor memory = trained.memory.narrow(0, offsets[i], numel);
-    at::Tensor values = memory;
-    const at::ScalarType saved_dtype = scalar_type(saved.dtype);
-    if (saved_dtype != dtype) values = at::empty({numel}, at::TensorOptions().dtype(saved_dtype));
-    checkpoint.read(saved, 0, numel, values.mutable_data_ptr());
-    if (saved_dtype != dtype) memory.copy_(values);
+    reader.read(match.origins[i].front(), 0, trained.memory.narrow(0, offsets[i], numel));
   }
 }
 
 std::unique_ptr<TrainedModel> load_step(const TrainedModelRequest& request, int64_t step) {
   const CheckpointFolder folder(request.from.run);
   folder.text(step, kConfigName);  // as it was saved, or an error
-  const CheckpointReader checkpoint(folder.path(step));
+  const TensorSource source = open_checkpoint_tensors(folder.path(step));
   const ExperimentFile file =
       ExperimentFile::load(folder.path(step) / kConfigName, request.overrides);
   PluginSearch search = request.search;
@@ -159,7 +86,7 @@ std::unique_ptr<TrainedModel> load_step(const TrainedModelRequest& request, int6
   PluginHost host(search);
 
   auto trained = std::make_unique<TrainedModel>();
-  trained->manifest = checkpoint.manifest();
+  trained->manifest = folder.manifest(step);
   trained->experiment = file.resolve(host, trained->manifest.run.ranks);
   const Experiment& experiment = trained->experiment;
   if (experiment.device != "cpu") {
@@ -175,8 +102,7 @@ std::unique_ptr<TrainedModel> load_step(const TrainedModelRequest& request, int6
   trained->model = host.create<Model>(experiment);
   trained->model->declare(trained->parameters,
                           {trained->data->vocab_size(), experiment.batch.sequence_length});
-  check_fit(*trained, checkpoint, host);
-  read_parameters(*trained, checkpoint);
+  read_parameters(*trained, source, match_parameters(*trained, source, host));
   return trained;
 }
 
@@ -201,6 +127,15 @@ std::unique_ptr<TrainedModel> load_trained_model(const TrainedModelRequest& requ
   }
   throw StoreError(run + ": none of its " + std::to_string(steps.size()) +
                    " checkpoints can be read; fetch one from a mirror.");
+}
+
+int usable_cores() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  const int cores = sched_getaffinity(0, sizeof mask, &mask) == 0
+                        ? CPU_COUNT(&mask)
+                        : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores);
 }
 
 bool has_text(const Data& data) {

@@ -53,6 +53,9 @@ struct TrainedModel {
 /// named, or every one, is damaged.
 std::unique_ptr<TrainedModel> load_trained_model(const TrainedModelRequest& request);
 
+/// [local] Cores that this process may use.
+int usable_cores();
+
 /// Whether tokens of this data stand for text.
 bool has_text(const Data& data);
 

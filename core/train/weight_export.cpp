@@ -11,7 +11,6 @@
 #include "zerolab/error.h"
 
 #include "store/safetensors.h"
-#include "train/declared_model.h"
 #include "train/saved_state.h"
 #include "train/weight_match.h"
 #include "train/weight_reader.h"
@@ -20,16 +19,6 @@ namespace zerolab {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// What a vocabulary's size may be: any side of a matrix, the longest first.
-std::vector<int64_t> possible_sizes(const TensorSource& saved) {
-  std::set<int64_t, std::greater<>> sizes;
-  for (const SourceTensor& tensor : saved.tensors) {
-    if (tensor.info.state != kParameterState || tensor.info.shape.size() < 2) continue;
-    sizes.insert(tensor.info.shape.begin(), tensor.info.shape.end());
-  }
-  return {sizes.begin(), sizes.end()};
-}
 
 /// One tensor to write, and the one that it is read from.
 struct Outgoing {
@@ -44,12 +33,7 @@ std::vector<Outgoing> outgoing(const WeightLayout& layout, const WeightExport& r
   std::vector<Outgoing> list;
   std::set<size_t> written;
   for (const ForeignWeight& weight : layout.weights) {
-    const int64_t index = saved.parameters->find(weight.parameter);
-    if (index < 0) {
-      throw PluginError("the model's layout '" + layout.name + "' has a weight '" + weight.name +
-                        "' that stands for '" + weight.parameter + "', which is no parameter");
-    }
-    const auto i = static_cast<size_t>(index);
+    const size_t i = parameter_of(weight, layout, *saved.parameters);
     const bool again = !written.insert(i).second;
     if (match.origins[i].empty() || (again && layout.name.empty())) continue;
     const PieceInfo& from = source.tensors[match.origins[i].front().tensor].info;
@@ -62,24 +46,6 @@ std::vector<Outgoing> outgoing(const WeightLayout& layout, const WeightExport& r
 }
 
 }  // namespace
-
-SavedModel declare_as_saved(const std::function<std::unique_ptr<Model>()>& make,
-                            const Experiment& experiment, const TensorSource& saved,
-                            const std::string& title) {
-  std::optional<ConfigError> first;
-  for (const int64_t size : possible_sizes(saved)) {
-    SavedModel model{make(), std::make_unique<Parameters>()};
-    try {
-      declare_model(*model.model, experiment, size, *model.parameters);
-      match_weights(saved, *model.parameters, {}, title);
-      return model;
-    } catch (const ConfigError& error) {
-      if (!first) first = error;
-    }
-  }
-  if (first) throw *first;
-  throw ConfigError(title + ": holds no weights of a model.");
-}
 
 WeightLayout find_layout(const std::string& name, const SavedModel& saved) {
   if (name.empty()) return own_layout(*saved.parameters);

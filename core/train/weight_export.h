@@ -4,33 +4,18 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "zerolab/model.h"
 
-#include "experiment/experiment.h"
 #include "store/file_layer.h"
 #include "store/tensor_source.h"
+#include "train/saved_model.h"
 
 namespace zerolab {
-
-/// A model as a checkpoint has it.
-struct SavedModel {
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Parameters> parameters;
-};
-
-/// Declares a model so that its parameters are those of a checkpoint, without its data: the size of
-/// the vocabulary is the one that gives their shapes. `make` gives a new model at each call.
-/// Errors: ConfigError that lists what does not fit if no size does.
-SavedModel declare_as_saved(const std::function<std::unique_ptr<Model>()>& make,
-                            const Experiment& experiment, const TensorSource& saved,
-                            const std::string& title);
 
 struct WeightExport {
   std::filesystem::path file;
@@ -45,8 +30,8 @@ struct ExportedWeights {
 
 /// Under a layout, a tied weight is written under each of its names, as strict readers want; under
 /// the model's own names once. Of a transposed tensor all is in memory, of another 8 MiB at a time.
-/// Errors: ConfigError for a layout that the model does not
-/// have; StoreError if the file cannot be written, which is then gone.
+/// Errors: ConfigError for a layout that the model does not have; StoreError if the file cannot be
+/// written, which is then gone.
 ExportedWeights export_weights(const WeightExport& request, const SavedModel& saved,
                                const TensorSource& source, FileLayer& files = real_files());
 

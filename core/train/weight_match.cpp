@@ -92,12 +92,7 @@ class LayoutTrial {
   }
 
   void find(const ForeignWeight& weight) {
-    const int64_t index = parameters_.find(weight.parameter);
-    if (index < 0) {
-      throw PluginError("the model's layout '" + layout_.name + "' has a weight '" + weight.name +
-                        "' that stands for '" + weight.parameter + "', which is no parameter");
-    }
-    const auto i = static_cast<size_t>(index);
+    const size_t i = parameter_of(weight, layout_, parameters_);
     const ParameterInfo& info = parameters_.info(i);
     if (info.numel == 0) return;
     const std::string name = name_of(weight);
@@ -161,6 +156,14 @@ WeightLayout own_layout(const Parameters& parameters) {
   return layout;
 }
 
+size_t parameter_of(const ForeignWeight& weight, const WeightLayout& layout,
+                    const Parameters& parameters) {
+  const int64_t index = parameters.find(weight.parameter);
+  if (index >= 0) return static_cast<size_t>(index);
+  throw PluginError("the model's layout '" + layout.name + "' has a weight '" + weight.name +
+                    "' that stands for '" + weight.parameter + "', which is no parameter");
+}
+
 WeightMatch match_weights(const TensorSource& source, const Parameters& parameters,
                           const std::vector<WeightLayout>& layouts, const std::string& title) {
   LayoutTrial::Names names;
@@ -184,10 +187,11 @@ WeightMatch match_weights(const TensorSource& source, const Parameters& paramete
       closest.emplace(std::move(trial));
   }
   if (closest->num_differences() == 0) return std::move(closest->match());
-  throw ConfigError(title + ": does not fit the model: " + as_layout(closest->match().layout) +
-                    (all.size() > 1 ? ", which comes closest, " : ", ") + closest->differences() +
-                    "; choose the model's options, and the data's vocabulary, so that they are "
-                    "those of the file.");
+  throw ConfigError(
+      title + ": does not fit the model: " + as_layout(closest->match().layout) +
+      (all.size() > 1 ? ", which comes closest, " : ", ") + closest->differences() +
+      "; choose the model's options, batch.sequence_length and the data's vocabulary as "
+      "those weights were made with.");
 }
 
 }  // namespace zerolab

@@ -31,6 +31,11 @@ struct WeightMatch {
 /// The layout of a model's own names, which is called "".
 WeightLayout own_layout(const Parameters& parameters);
 
+/// The number of the parameter that a layout's weight stands for. Errors: PluginError if the model
+/// has none of this name.
+size_t parameter_of(const ForeignWeight& weight, const WeightLayout& layout,
+                    const Parameters& parameters);
+
 /// The layout whose names and shapes are all there, with nothing left over but what it ignores. The
 /// names of a layout may lack their common first word ("transformer."), as files of a model without
 /// its head do. `title` begins the errors. Errors: one ConfigError with what differs under the

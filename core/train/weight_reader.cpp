@@ -27,6 +27,7 @@ void WeightReader::read(const WeightOrigin& origin, int64_t first, const at::Ten
   if (origin.transposed && from.info.shape.size() > 1) {
     if (turned_ != origin.tensor) {
       turned_.reset();
+      turned_values_ = at::Tensor();  // before the next one takes memory
       const at::Tensor whole = row_of(from.info.length, from.info.dtype);
       from.read(0, from.info.length, whole.mutable_data_ptr());
       turned_values_ = whole.view({from.info.shape[0], -1}).t().contiguous().view({-1});

@@ -44,7 +44,9 @@ void LossScalerOptions::check(Problems& problems) const {
                              std::string(value < 1 ? "0.5" : "2.0") + ", is " + to_toml(value));
     }
   }
-  if (min_scale > init_scale) problems.add("min_scale", "must not exceed init_scale");
+  if (min_scale > init_scale)
+    problems.add("min_scale", "must not exceed init_scale (" + to_toml(init_scale) + "), is " +
+                                  to_toml(min_scale));
 }
 
 DynamicLossScaler::DynamicLossScaler(const LossScalerOptions& options)

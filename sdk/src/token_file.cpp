@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "zerolab/random.h"
 
 #include "token_header.h"
+#include "utf8.h"
 
 namespace zerolab {
 
@@ -86,6 +88,25 @@ TokenLayout recognised(const Bytes& bytes) {
   if (length >= 4 && std::memcmp(bytes.begin, kTokenMagic.data(), length) == 0)
     return TokenLayout::kZerolab;
   return llmc_format(bytes) != nullptr ? TokenLayout::kLlmc : TokenLayout::kRaw;
+}
+
+/// Whether its first bytes are printable characters and white space, as no raw tokens are: those
+/// of characters or bytes have a zero in each second byte, and GPT-2's frequent ones a small
+/// number.
+bool looks_like_text(const Bytes& bytes) {
+  constexpr int64_t kEnough = 4096;
+  std::string_view text(reinterpret_cast<const char*>(bytes.begin),
+                        static_cast<size_t>(std::min(bytes.size, kEnough)));
+  if (bytes.size > kEnough) text = text.substr(0, utf8_unfinished_tail(text));
+  for (size_t at = 0; at < text.size();) {
+    char32_t point = 0;
+    const size_t length = utf8_character(text, at, point);
+    const bool space = point >= '\t' && point <= '\r';
+    const bool control = point < 0x20 || (point >= 0x7f && point < 0xa0);
+    if (length == 0 || (control && !space)) return false;
+    at += length;
+  }
+  return true;
 }
 
 /// The header's count against the file's size. Nothing may overflow: the count is a stranger's.
@@ -181,6 +202,10 @@ TokenFileInfo read_info(const Bytes& bytes, TokenLayout asked) {
                            ", not \"" + layout_word(asked) + "\"; set layout = \"auto\" or \"" +
                            layout_word(found) + "\".");
   }
+  if (asked == TokenLayout::kAuto && found == TokenLayout::kRaw && looks_like_text(bytes))
+    refuse(bytes.file,
+           "looks like text; pack it with `zerolab tokenize FILE -o FILE.bin`, or, if it is raw "
+           "tokens, say data.layout = \"raw\".");
   switch (found) {
     case TokenLayout::kZerolab:
       return read_zerolab(bytes);

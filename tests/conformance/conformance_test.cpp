@@ -24,7 +24,8 @@ std::string text_file() {
     const auto file = std::filesystem::temp_directory_path() /
                       ("zerolab-conformance-" + std::to_string(getpid()) + ".txt");
     std::ofstream out(file);
-    for (int i = 0; i < 200; ++i) out << "All the world's a stage, line " << i << ".\n";
+    // Record separators: what is printable throughout is no file of packed tokens.
+    for (int i = 0; i < 200; ++i) out << "All the world's a stage, line " << i << ".\x1e\n";
     return file.string();
   }();
   return path;

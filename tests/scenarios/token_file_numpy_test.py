@@ -1,10 +1,13 @@
-"""A token file that the example of plugins/README.md writes with numpy is one that the program trains on.
+"""A token file that the example of plugins/README.md writes with numpy is one that the program trains on, and one that the
+program does not finish is gone.
 
 Usage: token_file_numpy_test.py ZEROLAB [unittest's arguments]
 """
 
+import os
 import pathlib
 import re
+import signal
 import sys
 
 import trial_run
@@ -50,6 +53,21 @@ class TokenFilesOfNumpy(trial_run.TrialRuns):
         file.write_bytes(content)
         _, errors = self.end_of(self.start("run", "tokens.toml"), expected=2)
         self.assertIn("is damaged", errors)
+
+    def test_a_user_who_stops_it_finds_nothing_left_of_it(self):
+        (self.scratch / "first.txt").write_text("to be\n")
+        os.mkfifo(self.scratch / "endless.txt")
+        endless = os.open(self.scratch / "endless.txt", os.O_RDWR)
+        self.addCleanup(os.close, endless)
+        before = sorted(path.name for path in self.scratch.iterdir())
+        process = self.start("tokenize", "first.txt", "endless.txt", "-o", "stopped.bin", "--tokenizer", "byte")
+        self.wait_until("an unfinished file", process, lambda: any(self.scratch.glob("stopped.bin*")))
+        process.send_signal(signal.SIGINT)
+        for _ in range(16):  # what it reads at a time
+            os.write(endless, bytes(1 << 20))
+        _, errors = self.end_of(process, expected=1)
+        self.assertIn("stopped.bin: not written, as it was stopped", errors)
+        self.assertEqual(sorted(path.name for path in self.scratch.iterdir()), before)
 
 
 if __name__ == "__main__":

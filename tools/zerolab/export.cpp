@@ -65,6 +65,12 @@ Target target_of(const std::string& text) {
 }
 
 void check_target(const Target& target, bool force) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(target.file).parent_path();
+  if (target.config.empty() && !fs::is_directory(folder, error)) {
+    throw ConfigError("-o " + target.file.string() + ": there is no folder " + folder.string() +
+                      "; make it first.");
+  }
   for (const fs::path& file : {target.file, target.config}) {
     if (force || file.empty() || !file_exists(file)) continue;
     throw ConfigError(file.string() + ": is there already; choose another place, or use --force.");
@@ -110,7 +116,7 @@ void export_run(const ExportFlags& flags) {
                                    {"layout", flags.layout},       {"tensors", written.tensors},
                                    {"bytes", written.bytes},       {"config", nullptr}};
     if (has_config) json["config"] = target.config.string();
-    print(json.dump() + "\n");
+    print(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     return;
   }
   print(target.file.string() + ": step " + std::to_string(step) + ", " +

@@ -1,15 +1,19 @@
 // zerolab generate: text from a trained model, token by token.
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+
+#include <ATen/Parallel.h>
 
 #include "zerolab/error.h"
 
@@ -87,16 +91,11 @@ Prompt read_prompt(const GenerateFlags& flags, const Data& data) {
     return prompt;
   }
   prompt.text = flags.prompt_file.empty() ? flags.prompt : read_prompt_file(flags.prompt_file);
-  if (!prompt.text.empty() && !has_text(data)) {
-    throw ConfigError(
-        "--prompt: this data has no text, its tokens are numbers alone; use --prompt-tokens "
-        "1,2,3.");
-  }
   if (!prompt.text.empty()) {
     try {
       prompt.tokens = data.encode(prompt.text);
     } catch (Error& error) {
-      error.in("the prompt");
+      error.in(has_text(data) ? "the prompt" : "the prompt (--prompt-tokens 1,2,3 takes numbers)");
       throw;
     }
   }
@@ -181,9 +180,19 @@ bool make_sample(const GenerateFlags& flags, TrainedModel& trained, const Prompt
   return made.end != Generation::End::kStopped;
 }
 
+/// Those of training are too many for one token at a time; those that the user names stay.
+void choose_threads(const GenerateFlags& flags, const TrainedModel& trained) {
+  const bool named =
+      std::any_of(flags.overrides.begin(), flags.overrides.end(),
+                  [](const std::string& text) { return text.starts_with("threads="); });
+  if (named) return;
+  at::set_num_threads(generation_threads(trained.parameters.total_numel(), usable_cores()));
+}
+
 void generate_samples(const GenerateFlags& flags) {
   flags.sampling.check();
   const std::unique_ptr<TrainedModel> trained = load_trained_model(flags);
+  choose_threads(flags, *trained);
   const Prompt prompt = read_prompt(flags, *trained->data);
   GenerationRequest request{prompt.tokens, flags.sampling};
   request.seed = flags.seed_given->count() > 0 ? flags.seed : trained->experiment.seed;
@@ -230,6 +239,7 @@ void add_sampling_flags(CLI::App& verb, GenerateFlags& flags) {
       ->capture_default_str();
   flags.seed_given =
       verb.add_option("--seed", flags.seed, "another seed, another text (default: the run's seed)")
+          ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
           ->type_name("N");
   verb.add_option("--max-tokens", flags.max_tokens, "tokens to generate at most")
       ->check(CLI::Range(int64_t{1}, kMost))
@@ -259,6 +269,8 @@ void add_generate(CLI::App& app, CommandLine&) {
       "The model sees batch.sequence_length tokens at most. When they are full, the latter half is "
       "kept and read anew, and generation goes on from there, with the cache and without; of a "
       "longer prompt the latest half window counts.\n\n"
+      "One thread works for each 50 million parameters, whatever the run trained with; threads=N "
+      "sets another number.\n\n"
       "Examples:\n"
       "  zerolab generate runs/experiment-1 --prompt \"To be\" --temperature 0.8 --top-k 40\n"
       "  zerolab generate runs/experiment-1@best --prompt-file begin.txt --num-samples 3 --json\n"

@@ -20,6 +20,7 @@
 #include "zerolab/token_file.h"
 #include "zerolab/tokenizer.h"
 
+#include "distributed/stop_signals.h"
 #include "output.h"
 #include "verbs.h"
 
@@ -89,6 +90,18 @@ std::ifstream opened(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError("'" + path + "' cannot be read; check its permissions.");
   return file;
+}
+
+void check_output(const TokenizeFlags& flags) {
+  std::error_code error;
+  if (!flags.force && fs::exists(fs::symlink_status(flags.output, error))) {
+    throw ConfigError(flags.output + ": is there already; choose another name, or use --force.");
+  }
+  for (const std::string& path : flags.files) {
+    if (!fs::equivalent(path, flags.output, error)) continue;
+    throw ConfigError("-o " + flags.output +
+                      ": is one of the text files, which would be lost; choose another name.");
+  }
 }
 
 /// Bytes of all files; that each can be read is known before anything is written.
@@ -216,12 +229,14 @@ Totals write_tokens(const TokenizeFlags& flags, const Tokenizer& tokenizer) {
   info.tokenizer = tokenizer.name();
   Totals totals;
   Progress progress(total_size(flags.files));
+  const StopSignals signals(true);  // so that the unfinished file goes
   TokenFileWriter out(flags.output, info);
   DocumentWriter documents(flags, tokenizer, out);
   for (const std::string& path : flags.files) {
     add_file(path, documents, totals, [&] {
       totals.tokens = out.num_tokens();
       progress.show(totals);
+      if (StopSignals::requested()) throw Error(flags.output + ": not written, as it was stopped.");
     });
   }
   totals.tokens = out.num_tokens();
@@ -270,10 +285,7 @@ std::string summary(const TokenizeFlags& flags, const Tokenizer& tokenizer, cons
 }
 
 void tokenize(const TokenizeFlags& flags) {
-  std::error_code error;
-  if (!flags.force && fs::exists(fs::symlink_status(flags.output, error))) {
-    throw ConfigError(flags.output + ": is there already; choose another name, or use --force.");
-  }
+  check_output(flags);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_for(flags);
   const Totals totals = write_tokens(flags, *tokenizer);
   print(summary(flags, *tokenizer, totals));

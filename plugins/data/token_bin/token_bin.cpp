@@ -104,6 +104,10 @@ class TokenBin : public zerolab::Data {
     return tokenizer_ == nullptr ? std::string() : tokenizer_->decode(tokens);
   }
   std::vector<int64_t> encode(std::string_view text) const override {
+    if (tokenizer_ == nullptr && options_.tokenizer == "auto" && vocabulary_.tokenizer() == "gpt2")
+      throw ConfigError(
+          "the tokens are GPT-2's, which give and take text by the file of their ranks; set "
+          "data.bpe_ranks=FILE (tools/setup makes data/gpt2.tiktoken).");
     if (tokenizer_ == nullptr)
       throw ConfigError(
           "data.tokenizer: the token files alone turn no text into tokens; set data.tokenizer to "
@@ -118,7 +122,7 @@ class TokenBin : public zerolab::Data {
     const int64_t before = vocab_size();
     // A copy learns of the file: one that does not fit changes nothing.
     Vocabulary vocabulary = vocabulary_;
-    TokenSource source(TokenFile::open(path));
+    TokenSource source(TokenFile::open(path, layout_of(options_.layout)));
     vocabulary.agree(source.file());
     if (vocabulary.size() != before)
       throw ConfigError("'" + path + "' has a vocabulary of " + std::to_string(vocabulary.size()) +
@@ -172,11 +176,17 @@ class TokenBin : public zerolab::Data {
     if (name == "gpt2" && !options_.bpe_ranks.empty())
       in_option("data.bpe_ranks",
                 [&] { tokenizer_ = zerolab::make_gpt2_tokenizer(options_.bpe_ranks); });
-    if (tokenizer_ != nullptr && tokenizer_->vocab_size() > vocab_size())
-      throw ConfigError("data.tokenizer: \"" + name + "\" has " +
-                        std::to_string(tokenizer_->vocab_size()) + " tokens, but the token files " +
+    if (tokenizer_ == nullptr) return;
+    // GPT-2's may be padded, and a tokenizer that the headers name is right at any size.
+    const bool may_be_larger = name == "gpt2" || name == vocabulary_.tokenizer();
+    const int64_t size = tokenizer_->vocab_size();
+    if (size != vocab_size() && (size > vocab_size() || !may_be_larger))
+      throw ConfigError("data.tokenizer: \"" + name + "\" has " + std::to_string(size) +
+                        " tokens, but the vocabulary of the token files " +
                         std::to_string(vocab_size()) +
-                        "; set data.tokenizer to the one that made them, or to \"none\".");
+                        "; set data.vocab_size=" + std::to_string(size) +
+                        " if it made them, else data.tokenizer to the one that did, or to "
+                        "\"none\".");
   }
 
   void cut(uint64_t seed) {

@@ -2,39 +2,22 @@
 // at 65504 and at 6e-8, so a dynamic scale keeps gradients in between.
 // Source: Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740.
 
-#include <map>
-#include <string>
-
-#include "zerolab/gradient_dtype.h"
-#include "zerolab/loss_scaler.h"
 #include "zerolab/plugin.h"
-#include "zerolab/precision.h"
+#include "zerolab/scaled_precision.h"
 
 namespace {
 
-class AmpFp16 : public zerolab::Precision {
- public:
-  struct Options : zerolab::GradientDtypeOptions, zerolab::LossScalerOptions {
+struct AmpFp16 : zerolab::ScaledPrecision {
+  struct Options : zerolab::ScaledPrecisionOptions {
     static void describe(zerolab::Describe<Options>& d) {
-      zerolab::GradientDtypeOptions::describe_into(d, {"fp32", "bf16", "fp16"});
-      zerolab::LossScalerOptions::describe_into(d);
+      describe_into(d, {"fp32", "bf16", "fp16"});
     }
   };
-  explicit AmpFp16(const Options& options) : options_(options), scaler_(options) {}
-
-  zerolab::PrecisionPolicy policy() const override {
-    return {.parameter_dtype = at::kFloat,
-            .gradient_dtype = options_.dtype(),
-            .autocast_dtype = at::kHalf};
-  }
-  double loss_scale() const override { return scaler_.scale(); }
-  void observe(bool finite) override { scaler_.update(finite); }
-  std::map<std::string, double> state() const override { return scaler_.state(); }
-  void restore(const std::map<std::string, double>& state) override { scaler_.restore(state); }
-
- private:
-  Options options_;
-  zerolab::DynamicLossScaler scaler_;
+  explicit AmpFp16(const Options& options)
+      : ScaledPrecision({.parameter_dtype = at::kFloat,
+                         .gradient_dtype = options.dtype(),
+                         .autocast_dtype = at::kHalf},
+                        options) {}
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // A constant learning rate after an optional linear warmup.
-// Formula: lr(s) = lr * ((s + 1) / warmup_steps) for s < warmup_steps, else lr. The quotient
-// first: it is exactly 1 at the last warmup step, so that lr is reached exactly.
+// Formula: lr(s) = lr * ((s + 1) / warmup_steps) for s < warmup_steps, else lr.
 
 #include "zerolab/plugin.h"
 #include "zerolab/scheduler.h"
+#include "zerolab/warmup_decay.h"
 
 namespace {
 
@@ -23,8 +23,7 @@ class Constant : public zerolab::Scheduler {
   void open(const zerolab::SchedulerContext&) override {}
   double lr(int64_t step) const override {
     if (step >= options_.warmup_steps) return options_.lr;
-    return options_.lr *
-           (static_cast<double>(step + 1) / static_cast<double>(options_.warmup_steps));
+    return zerolab::warmup_lr(options_.lr, step, options_.warmup_steps);
   }
 
  private:

@@ -19,6 +19,7 @@
 #include "zerolab/error.h"
 #include "zerolab/plugin.h"
 #include "zerolab/scheduler.h"
+#include "zerolab/warmup_decay.h"
 
 namespace {
 
@@ -43,9 +44,7 @@ class Wsd : public zerolab::Scheduler {
       d.field("decay_shape", &Options::decay_shape, "line of the decay")
           .one_of({"linear", "cosine", "one_minus_sqrt"});
     }
-    void check(zerolab::Problems& problems) const {
-      if (min_lr > lr) problems.add("min_lr", "must not exceed lr");
-    }
+    void check(zerolab::Problems& problems) const { zerolab::check_min_lr(lr, min_lr, problems); }
   };
   explicit Wsd(const Options& options) : options_(options) {}
 
@@ -63,14 +62,12 @@ class Wsd : public zerolab::Scheduler {
 
   double lr(int64_t step) const override {
     const int64_t s = std::min(step, last_), warmup = options_.warmup_steps;
-    if (s < warmup) {
-      return options_.lr * (static_cast<double>(s + 1) / static_cast<double>(warmup));
-    }
+    if (s < warmup) return zerolab::warmup_lr(options_.lr, s, warmup);
     const int64_t held_until = last_ - decay_steps_;
     if (s <= held_until) return options_.lr;
     if (s == last_) return options_.min_lr;
     const double x = static_cast<double>(s - held_until) / static_cast<double>(decay_steps_);
-    return std::min(options_.lr, options_.min_lr + (options_.lr - options_.min_lr) * share(x));
+    return zerolab::decayed_lr(options_.lr, options_.min_lr, share(x));
   }
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 // The scale of the loss in float16: it doubles after many finite steps, and halves when gradients
 // overflow. A Precision plugin holds one and forwards loss_scale(), observe(), state() and
-// restore() to it.
+// restore() to it, or derives from ScaledPrecision (scaled_precision.h), which does.
 //
 // Ranks: local, and the same on every rank that is told the same.
 // Source: Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740, section 3.2. With

@@ -9,8 +9,8 @@
 // Ranks: local. A file is mapped, not read: opening takes no time and no memory of its size, nor
 // does reading all of it. It must not shrink while it is open: reading what is gone ends the
 // process (SIGBUS).
-// Errors: ConfigError that names the file for one that is missing, empty, cut, of odd size, or of
-// another layout than asked for.
+// Errors: ConfigError that names the file for one that is missing, empty, cut, of odd size, of
+// another layout than asked for, or text where no layout is asked for.
 
 #include <atomic>
 #include <cstdint>
@@ -36,7 +36,8 @@ struct TokenFileInfo {
 
 class ZEROLAB_API TokenFile {
  public:
-  /// Maps a file. kAuto recognises a layout by its magic and takes any other file as raw.
+  /// Maps a file. kAuto recognises a layout by its magic and takes any other file as raw, but
+  /// refuses one that begins as text: 4 KiB of printable characters (UTF-8) and white space.
   static TokenFile open(const std::string& path, TokenLayout layout = TokenLayout::kAuto);
   TokenFile(TokenFile&&) noexcept;
   TokenFile& operator=(TokenFile&&) noexcept;

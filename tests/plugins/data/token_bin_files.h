@@ -63,6 +63,17 @@ inline std::string unsized(const std::string& name, const Tokens& tokens,
   return name;
 }
 
+/// A text that nobody has packed.
+inline std::string words(const std::string& name) {
+  std::ofstream out(name, std::ios::binary);
+  for (int i = 0; i < 60; ++i) out << "to be or not to be, that is the question\n\n";
+  return name;
+}
+
+inline zerolab::OptionValues by_byte(int64_t vocab_size) {
+  return {{"tokenizer", std::string("byte")}, {"vocab_size", vocab_size}};
+}
+
 inline std::unique_ptr<zerolab::Data> open(zerolab::OptionValues options, uint64_t seed = 1) {
   auto data = load_plugin<zerolab::Data>("data/token_bin", options);
   data->open({.sequence_length = kT, .seed = seed});

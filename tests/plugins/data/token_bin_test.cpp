@@ -296,7 +296,21 @@ TEST_CASE("data/token_bin validates on another file when told to, in the same vo
   check_has(told(counting("short.bin", kT)), {"'short.bin' has 4 tokens", "5"});
   check_has(told(packed("b.bin", tokens, 90)), {"'b.bin' has a vocabulary of 90"});
   check_has(told(packed("c.bin", tokens, 80, "two")), {"tokenizer \"two\""});
+  check_has(told(words("other.txt")), {"'other.txt' looks like text", "zerolab tokenize"});
   CHECK(data->size(Split::kValidation) == 3);
+}
+
+TEST_CASE("data/token_bin refuses text that is not packed, unless told that it is raw tokens") {
+  const ScratchFolder scratch;
+  const std::string text = words("a.txt");
+  check_has(refusal([&] { training_on({text}); }), {"data.path: 'a.txt' looks like text"});
+  check_has(refusal([&] {
+              open({{"path", Strings{counting("t.bin", 13)}}, {"validation_path", Strings{text}}});
+            }),
+            {"data.validation_path: 'a.txt' looks like text"});
+  const auto data = open({{"path", Strings{text}}, {"layout", std::string("raw")}});
+  CHECK(get(*data, 0).tokens[0] == 't' + 256 * 'o');
+  CHECK_NOTHROW(data->validate_on(words("b.txt")));  // raw tokens, too
 }
 
 TEST_CASE("data/token_bin turns text into tokens and back by the tokenizer that made the file") {
@@ -305,19 +319,44 @@ TEST_CASE("data/token_bin turns text into tokens and back by the tokenizer that 
   const auto data = training_on({packed("a.bin", tokens, 256, "byte")});
   CHECK(data->encode("Hi") == Tokens{'H', 'i'});
   CHECK(data->decode(Tokens{'H', 'i'}) == "Hi");
-  const auto told = training_on({raw("r.bin", tokens)}, {{"tokenizer", std::string("byte")}});
+  const auto told = training_on({raw("r.bin", tokens)}, by_byte(256));
   CHECK(told->encode("Hi") == Tokens{'H', 'i'});
-  for (const auto& silent :
-       {training_on({"r.bin"}), training_on({packed("b.bin", tokens, 80, "char")}),
-        training_on({"a.bin"}, {{"tokenizer", std::string("none")}})}) {
+  for (const auto& silent : {training_on({packed("b.bin", tokens, 80, "char")}),
+                             training_on({"a.bin"}, {{"tokenizer", std::string("none")}})}) {
     CHECK(silent->decode(Tokens{3}).empty());
     check_has(refusal([&] { silent->encode("Hi"); }), {"data.tokenizer", "data.bpe_ranks"});
   }
+}
+
+TEST_CASE("data/token_bin says that GPT-2's tokens want the file of their ranks") {
+  const ScratchFolder scratch;
+  const Tokens tokens(20, 3);
+  for (const auto& silent : {training_on({packed("g.bin", tokens, 50257, "gpt2", 50256)}),
+                             training_on({raw("r.bin", tokens)})}) {
+    CHECK(silent->decode(Tokens{3}).empty());
+    const std::string said = refusal([&] { silent->encode("Hi"); });
+    check_has(said, {"GPT-2's", "data.bpe_ranks=FILE", "data/gpt2.tiktoken", "tools/setup"});
+    CHECK(said.find("data.tokenizer") == std::string::npos);
+  }
+}
+
+TEST_CASE("data/token_bin refuses a tokenizer whose tokens cannot be the file's") {
+  const ScratchFolder scratch;
+  const Tokens tokens(20, 3);
+  raw("r.bin", tokens);
+  for (const int64_t size : {0, 100, 257, 50257}) {
+    CAPTURE(size);
+    check_has(refusal([&] { training_on({"r.bin"}, by_byte(size)); }),
+              {"data.tokenizer: \"byte\" has 256 tokens", "data.vocab_size",
+               size > 0 ? std::to_string(size).c_str() : "50257"});
+  }
   check_has(
-      refusal([&] {
-        training_on({"r.bin"}, {{"tokenizer", std::string("byte")}, {"vocab_size", int64_t{100}}});
-      }),
-      {"data.tokenizer", "256 tokens", "100"});
+      refusal([&] { training_on({packed("g.bin", tokens, 50257, "gpt2", 50256)}, by_byte(0)); }),
+      {"data.tokenizer", "256", "50257"});
+  // A vocabulary that its user pads: the header still says whose tokens they are.
+  packed("b.bin", tokens, 256, "byte");
+  CHECK(training_on({"b.bin"}, {{"vocab_size", int64_t{320}}})->decode(Tokens{'H'}) == "H");
+  CHECK(training_on({"b.bin"}, by_byte(320))->decode(Tokens{'H'}) == "H");
 }
 
 TEST_CASE("data/token_bin may be read from several threads") {

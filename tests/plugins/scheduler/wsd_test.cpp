@@ -112,7 +112,7 @@ TEST_CASE("scheduler/wsd refuses a warmup of any length that does not fit, the l
 TEST_CASE("scheduler/wsd refuses options that contradict each other") {
   using V = zerolab::OptionValues;
   CHECK(option_problems("scheduler/wsd", V{{"lr", 1e-3}, {"min_lr", 2e-3}}) ==
-        std::vector<std::string>{"min_lr: must not exceed lr"});
+        std::vector<std::string>{"min_lr: must not exceed lr (0.001), is 0.002"});
   CHECK_FALSE(option_problems("scheduler/wsd", V{{"decay_fraction", 1.1}}).empty());
   CHECK_FALSE(option_problems("scheduler/wsd", V{{"decay_shape", std::string("steps")}}).empty());
 }

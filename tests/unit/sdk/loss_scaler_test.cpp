@@ -129,4 +129,7 @@ TEST_CASE("loss scale options are powers of two, and the minimum does not exceed
   CHECK(problems_of({.backoff_factor = 0.3}) == Names{"backoff_factor"});
   CHECK(problems_of({.init_scale = 4, .min_scale = 8}) == Names{"min_scale"});
   CHECK(problems_of({.init_scale = 0x1p200}) == Names{"init_scale"});
+  zerolab::Problems problems;
+  LossScalerOptions{.init_scale = 4, .min_scale = 8}.check(problems);
+  CHECK(problems.list().front().message == "must not exceed init_scale (4.0), is 8.0");
 }

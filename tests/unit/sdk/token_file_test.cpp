@@ -248,7 +248,49 @@ TEST_CASE("a file that cannot hold tokens is refused in a sentence that names it
   has(refusal("."), {"'.' is a folder; give a file"});
   has(refusal("/dev/null"), {"'/dev/null' is no regular file"});
   has(refusal(Bytes{}.save("empty.bin")), {"'empty.bin' is empty"});
-  has(refusal(Bytes{"abc"}.save("odd.bin")), {"'odd.bin' has 3 bytes, an odd size"});
+  has(refusal(Bytes{}.put<uint16_t>(7).put<uint8_t>(8).save("odd.bin")),
+      {"'odd.bin' has 3 bytes, an odd size"});
+}
+
+TEST_CASE("text is not taken for raw tokens, unless they are asked for") {
+  const zerolab::ScratchFolder scratch;
+  std::string of_4097_bytes(4095, 'a');  // a character lies across the end of what is looked at
+  of_4097_bytes += "\u00e9";
+  for (const std::string& text :
+       {std::string("to be or not to be\n"), std::string("odd"), std::string("\ttab\r\n\f\v"),
+        std::string("\xef\xbb\xbfZoë, 日本語 and 🙂"), of_4097_bytes,
+        std::string(10'000, 'x') + '\0'}) {
+    CAPTURE(text.substr(0, 40));
+    const std::string path = Bytes{text}.save("a.txt");
+    has(refusal(path), {"'a.txt' looks like text", "`zerolab tokenize FILE -o FILE.bin`",
+                        "data.layout = \"raw\""});
+    if (text.size() % 2 == 0) CHECK(refusal(path, TokenLayout::kRaw).empty());
+  }
+}
+
+TEST_CASE("raw tokens are not taken for text: of characters, of bytes, of GPT-2, of any few") {
+  const zerolab::ScratchFolder scratch;
+  const auto opens = [](const std::vector<uint16_t>& tokens) {
+    Bytes bytes;
+    for (const uint16_t token : tokens) bytes.put(token);
+    const TokenFile file = TokenFile::open(bytes.save("t.bin"));
+    CHECK(file.info().layout == TokenLayout::kRaw);
+    CHECK(tokens_of(file) == std::vector<int64_t>(tokens.begin(), tokens.end()));
+  };
+  std::vector<uint16_t> characters(3000), bytes(3000), spread(3000);
+  for (size_t i = 0; i < characters.size(); ++i) {
+    characters[i] = static_cast<uint16_t>(i * 31 % 65);    // nanoGPT's train.bin of Shakespeare
+    bytes[i] = static_cast<uint16_t>("to be or "[i % 9]);  // each below 256
+    spread[i] = static_cast<uint16_t>(i * 48271 % 50257);
+  }
+  opens(characters);
+  opens(bytes);
+  opens(spread);
+  opens({1544, 318, 257, 1049, 582, 13, 198});  // "He is a great man.\n" in GPT-2's tokens
+  opens({0x4241, 0x4443, 0x0841});              // one control character
+  opens({0x4241, 0x4443, 0x7f41});              // DEL
+  opens({0x4241, 0x85c2});                      // a control character of two bytes
+  opens({0x4241, 0xc344});                      // a character that the file's end cuts
 }
 
 TEST_CASE("a header that is cut, damaged or of another version is refused") {

@@ -246,3 +246,11 @@ TEST_CASE("the built gpt gives the same tokens with its cache and without, over 
     }
   }
 }
+
+TEST_CASE("small models generate on one thread, large ones on no more than there are cores") {
+  CHECK(zerolab::generation_threads(0, 8) == 1);
+  CHECK(zerolab::generation_threads(10'000'000, 8) == 1);
+  CHECK(zerolab::generation_threads(124'000'000, 8) == 2);
+  CHECK(zerolab::generation_threads(7'000'000'000, 8) == 8);
+  CHECK(zerolab::generation_threads(7'000'000'000, 0) == 1);
+}

@@ -8,6 +8,8 @@
 #include "zerolab/error.h"
 
 #include "catch.h"
+#include "store/consolidate.h"
+#include "store/safetensors.h"
 #include "train/weight_match.h"
 #include "train/weight_reader.h"
 #include "train/weight_source.h"
@@ -198,4 +200,23 @@ TEST_CASE("an index finds each tensor in its file, and says which is missing") {
   CHECK_THROWS_AS(zerolab::open_weights(index), zerolab::StoreError);
   std::ofstream(index) << R"({"weight_map": {"words": "../model-1.safetensors"}})";
   CHECK_THROWS_AS(zerolab::open_weights(index), zerolab::StoreError);
+}
+
+TEST_CASE("an index of a file with optimizer states finds the weights in it") {
+  const zerolab::ScratchFolder scratch;
+  const auto write = [](const zerolab::SafeTensor& tensor, int64_t, int64_t, void* out) {
+    *static_cast<float*>(out) = tensor.name == "w" ? 1.0F : 2.0F;
+  };
+  zerolab::write_safetensors(
+      zerolab::real_files(), scratch.path() / "part.safetensors",
+      {{"w", TensorDtype::kFloat32, {1}, 0, 0}, {"w.mean", TensorDtype::kFloat32, {1}, 0, 0}},
+      {{zerolab::kStatesKey, "mean"}}, write);
+  const fs::path index = scratch.path() / "model.safetensors.index.json";
+  std::ofstream(index) << R"({"weight_map": {"w": "part.safetensors"}})";
+  const zerolab::TensorSource source = zerolab::open_weights(index);
+  REQUIRE(source.tensors.size() == 1);
+  CHECK(source.tensors[0].info.state == zerolab::kParameterState);
+  float value = 0;
+  source.tensors[0].read(0, 1, &value);
+  CHECK(value == 1);
 }

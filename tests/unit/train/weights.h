@@ -27,11 +27,12 @@ inline void add_tensor(zerolab::TensorSource& source, const std::string& name,
   for (const int64_t size : shape) length *= size;
   std::vector<float> values(static_cast<size_t>(length));
   for (size_t i = 0; i < values.size(); ++i) values[i] = begin + static_cast<float>(i);
-  source.tensors.push_back(
-      {{name, state, std::move(shape), zerolab::TensorDtype::kFloat32, 0, length},
-       [values](int64_t first, int64_t count, void* out) {
-         std::memcpy(out, values.data() + first, static_cast<size_t>(count) * sizeof(float));
-       }});
+  const zerolab::PieceInfo info{name, state, std::move(shape), zerolab::TensorDtype::kFloat32,
+                                0,    length};
+  source.tensors.push_back({info, [values](int64_t first, int64_t count, void* out) {
+                              std::memcpy(out, values.data() + first,
+                                          static_cast<size_t>(count) * sizeof(float));
+                            }});
 }
 
 /// The small model's weights under its own names.
