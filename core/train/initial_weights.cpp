@@ -5,6 +5,7 @@
 #include "zerolab/error.h"
 
 #include "train/exchange.h"
+#include "train/foreign_settings.h"
 #include "train/saved_state.h"
 #include "train/weight_match.h"
 #include "train/weight_reader.h"
@@ -29,6 +30,18 @@ void check_ties(const WeightMatch& match, const TensorSource& source, WeightRead
   }
 }
 
+/// The program that saved the weights may say what they are for.
+void check_settings(const std::string& path, const std::string& name,
+                    const std::vector<WeightLayout>& layouts, const std::string& title) {
+  for (const WeightLayout& layout : layouts) {
+    if (layout.name != name) continue;
+    const std::string differences = foreign_differences(path, layout);
+    if (differences.empty()) continue;
+    throw ConfigError(title + ": config.json beside it is of a model that computes otherwise: " +
+                      differences + "; choose the model's options so.");
+  }
+}
+
 }  // namespace
 
 void check_initial_weights(const std::string& init_from) {
@@ -42,8 +55,9 @@ InitialWeights load_initial_weights(const InitialWeightsRequest& request, Commun
   const TensorSource source = open_weights(path);
   const std::string title = kKey + path;
   const Parameters& parameters = request.parameters;
-  const WeightMatch match =
-      match_weights(source, parameters, request.model.weight_layouts(), title);
+  const std::vector<WeightLayout> layouts = request.model.weight_layouts();
+  const WeightMatch match = match_weights(source, parameters, layouts, title);
+  check_settings(path, match.layout, layouts, title);
   WeightReader reader(source);
   check_ties(match, source, reader, title);
   const std::vector<StatePiece> pieces = training_state(request.sharding, parameters);

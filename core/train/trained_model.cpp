@@ -37,8 +37,8 @@ int64_t fitting_vocabulary(const Experiment& experiment, const TensorSource& sou
   }
 }
 
-/// Which of a checkpoint's tensors is which parameter. Errors: ConfigError that says whether another
-/// vocabulary would fit.
+/// Which of a checkpoint's tensors is which parameter. Errors: ConfigError that says whether
+/// another vocabulary would fit.
 WeightMatch match_parameters(const TrainedModel& trained, const TensorSource& source,
                              PluginHost& host) {
   const std::string title = "the checkpoint of step " + std::to_string(trained.manifest.point.step);

@@ -140,6 +140,24 @@ class FineTuning(trial_run.TrialRuns):
         self.assertIn("are one weight in the model, and differ there",
                       self.refused("run", "tiny.toml", "init_from=w.safetensors"))
 
+    def test_a_folder_whose_configuration_computes_otherwise_is_refused(self):
+        for model, layout, name, other in (("gpt", "huggingface", "n_head", 1),
+                                           ("gpt", "huggingface_base", "activation_function", "gelu_new"),
+                                           ("llama", "huggingface", "rope_theta", 5.0)):
+            with self.subTest(model=model, name=name):
+                folder = self.scratch / f"{model}-{layout}"
+                if not (self.scratch / model).exists():
+                    self.train(model, *MODELS[model])
+                self.zerolab("export", model, "-o", f"{folder}/", "--layout", layout)
+                config = json.loads((folder / "config.json").read_text())
+                config[name] = other
+                (folder / "config.json").write_text(json.dumps(config))
+                error = self.refused("run", "tiny.toml", f"init_from={folder}", *MODELS[model])
+                self.assertIn(f"config.json beside it is of a model that computes otherwise: {name} = "
+                              f"{json.dumps(other)} (the model: ", error)
+                (folder / "config.json").unlink()
+                self.train(f"{model}-{name}", f"init_from={folder}", *MODELS[model], *STILL)
+
     # ---- freezing
 
     def test_what_is_frozen_stays_and_the_rest_is_trained(self):

@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import sys
+import time
 
 import trial_run
 
@@ -57,14 +58,18 @@ class TokenFilesOfNumpy(trial_run.TrialRuns):
     def test_a_user_who_stops_it_finds_nothing_left_of_it(self):
         (self.scratch / "first.txt").write_text("to be\n")
         os.mkfifo(self.scratch / "endless.txt")
-        endless = os.open(self.scratch / "endless.txt", os.O_RDWR)
+        endless = os.open(self.scratch / "endless.txt", os.O_RDWR | os.O_NONBLOCK)
         self.addCleanup(os.close, endless)
         before = sorted(path.name for path in self.scratch.iterdir())
         process = self.start("tokenize", "first.txt", "endless.txt", "-o", "stopped.bin", "--tokenizer", "byte")
         self.wait_until("an unfinished file", process, lambda: any(self.scratch.glob("stopped.bin*")))
         process.send_signal(signal.SIGINT)
-        for _ in range(16):  # what it reads at a time
-            os.write(endless, bytes(1 << 20))
+        deadline = time.monotonic() + trial_run.SECONDS
+        while process.poll() is None and time.monotonic() < deadline:  # it looks after each 16 MiB
+            try:
+                os.write(endless, bytes(1 << 20))
+            except BlockingIOError:  # it reads no more, or not so fast
+                time.sleep(0.001)
         _, errors = self.end_of(process, expected=1)
         self.assertIn("stopped.bin: not written, as it was stopped", errors)
         self.assertEqual(sorted(path.name for path in self.scratch.iterdir()), before)

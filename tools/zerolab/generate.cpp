@@ -227,7 +227,8 @@ void add_prompt_flags(CLI::App& verb, GenerateFlags& flags) {
 
 void add_sampling_flags(CLI::App& verb, GenerateFlags& flags) {
   verb.add_option("--temperature", flags.sampling.temperature,
-                  "divides logits: below 1 bolder, above 1 wilder; 0: always the likeliest token")
+                  "divides logits: below 1 more cautious, above 1 wilder; 0: always the likeliest "
+                  "token")
       ->type_name("X")
       ->capture_default_str();
   verb.add_option("--top-k", flags.sampling.top_k, "choose among the k likeliest tokens; 0: all")

@@ -28,7 +28,7 @@ constexpr const char* kExamples =
   zerolab run experiment.toml --ranks 2              the same on two processes
   zerolab run experiment.toml sharding.plugin=NAME   with one word swapped
   zerolab resume runs/experiment-1                   go on where it stopped
-  zerolab generate runs/experiment-1 --prompt "A"  let it go on with a text
+  zerolab generate runs/experiment-1 --prompt "A"    let it go on with a text
   zerolab evaluate runs/experiment-1@best            loss, perplexity, bits per byte
   zerolab export runs/experiment-1 -o w.safetensors  its weights, for another program
   zerolab checkpoint verify runs/experiment-1        whether what it saved is whole

@@ -12,6 +12,7 @@
 namespace gpt {
 namespace {
 
+using zerolab::ForeignSetting;
 using zerolab::ForeignWeight;
 using zerolab::WeightLayout;
 
@@ -60,6 +61,18 @@ std::string config_json(const Options& options, const Tables& tables,
          ",\n  \"tie_word_embeddings\": " + (options.tie_embeddings ? "true" : "false") + "\n}\n";
 }
 
+/// What a configuration of transformers has to agree with.
+std::vector<ForeignSetting> settings(const Options& options) {
+  const bool tanh = options.gelu == "tanh";
+  return {{"n_head", {std::to_string(options.num_heads)}},
+          {"activation_function",
+           tanh ? std::vector<std::string>{"\"gelu_new\"", "\"gelu_pytorch_tanh\"", "\"gelu_fast\""}
+                : std::vector<std::string>{"\"gelu\"", "\"gelu_python\""}},
+          {"layer_norm_epsilon", {zerolab::to_toml(zerolab::OptionValue(options.norm_eps))}},
+          {"scale_attn_weights", {"true"}},
+          {"scale_attn_by_inverse_layer_idx", {"false"}}};
+}
+
 }  // namespace
 
 std::vector<WeightLayout> weight_layouts(const Options& options, const Tables& tables) {
@@ -70,13 +83,13 @@ std::vector<WeightLayout> weight_layouts(const Options& options, const Tables& t
   const ForeignWeight head{"lm_head.weight", "lm_head.weight"};
   if (options.bias) {
     WeightLayout whole{"huggingface", body_weights(options, "transformer.", true), masks,
-                       config_json(options, tables, "GPT2LMHeadModel")};
+                       config_json(options, tables, "GPT2LMHeadModel"), settings(options)};
     whole.weights.push_back(head);
     layouts.push_back(std::move(whole));
   }
   if (options.bias && options.tie_embeddings) {
     layouts.push_back({"huggingface_base", body_weights(options, "", true), masks,
-                       config_json(options, tables, "GPT2Model")});
+                       config_json(options, tables, "GPT2Model"), settings(options)});
   }
   // nanoGPT ties the head and has this epsilon, always; of GELU it has had both forms.
   if (options.tie_embeddings && options.norm_eps == 1e-5) {

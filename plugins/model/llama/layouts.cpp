@@ -32,6 +32,12 @@ std::vector<zerolab::WeightLayout> Llama::weight_layouts() const {
   layout.weights.push_back({"lm_head.weight", "lm_head.weight"});
   layout.ignored_suffixes = {".rotary_emb.inv_freq"};
   layout.config_json = config_json();
+  layout.settings = {{"num_attention_heads", {std::to_string(options_.num_heads)}},
+                     {"num_key_value_heads", {std::to_string(options_.kv_heads())}},
+                     {"hidden_act", {"\"silu\"", "\"swish\""}},
+                     {"rms_norm_eps", {zerolab::to_toml(zerolab::OptionValue(options_.norm_eps))}},
+                     {"rope_theta", {zerolab::to_toml(zerolab::OptionValue(options_.rope_theta))}},
+                     {"rope_scaling", {"null"}}};
   return {std::move(layout)};
 }
 

@@ -59,6 +59,12 @@ struct ForeignWeight {
   bool transposed = false;  ///< the file holds it [in, out], here it is [out, in]
 };
 
+/// What another program's config.json may say of a model that computes what this one does.
+struct ForeignSetting {
+  std::string name;                   ///< "n_head"
+  std::vector<std::string> accepted;  ///< JSON values; the first is this model's own
+};
+
 /// How another program names a whole model's weights.
 struct WeightLayout {
   std::string name;                    ///< of [a-z0-9_], unique in the model: "huggingface"
@@ -67,6 +73,8 @@ struct WeightLayout {
   std::vector<std::string> ignored_suffixes;
   /// What that program wants to read beside the weights, as JSON ("config.json"); may be empty.
   std::string config_json;
+  /// What no shape tells, and decides what the weights compute; compared where weights are read.
+  std::vector<ForeignSetting> settings = {};
 };
 
 class ZEROLAB_API Model {
