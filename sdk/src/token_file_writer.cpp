@@ -90,7 +90,8 @@ struct TokenFileWriter::State {
                        "give another name.");
     const std::string stem = path + ".partial-" + std::to_string(::getpid());
     for (int number = 0;; ++number) {
-      partial = stem + (number == 0 ? "" : "-" + std::to_string(number));
+      partial = stem;
+      if (number > 0) partial.append("-").append(std::to_string(number));
       descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       if (descriptor >= 0) return;
       const int error = errno;
