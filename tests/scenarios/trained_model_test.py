@@ -54,6 +54,15 @@ class TrainedModel(trial_run.TrialRuns):
             self.assertEqual(self.generate(*common), "To be" + whole["text"] + "\n")
             self.assertEqual(self.generate(*common, "--no-cache"), "To be" + whole["text"] + "\n")
 
+    def test_a_run_in_16_bits_speaks_in_float32_with_the_cache_and_without(self):
+        for precision in ("amp_bf16", "bf16"):
+            run = f"run-{precision}"
+            self.zerolab("run", "trial.toml", "--run-dir", run, f"precision.plugin={precision}")
+            texts = [self.zerolab("generate", run, "--prompt", "To be", "--max-tokens", "70", *more)[0]
+                     for more in ((), ("--no-cache",), ("--dtype", "fp32"))]
+            self.assertEqual(texts, [texts[0]] * 3, precision)
+            self.zerolab("generate", run, "--prompt", "To be", "--max-tokens", "20", "--dtype", "run")
+
     def test_samples_are_each_of_their_own_and_stay_when_there_are_more(self):
         three = self.samples("--prompt", "not", "--max-tokens", "30", "--num-samples", "3")
         self.assertEqual([s["sample"] for s in three], [0, 1, 2])

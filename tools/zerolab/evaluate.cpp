@@ -54,7 +54,7 @@ class Progress {
 /// What the run itself found at this checkpoint; NaN if it did not look, or this is another
 /// question.
 double recorded_loss(const EvaluateFlags& flags, const TrainedModel& trained) {
-  const bool same = flags.data.empty() && flags.overrides.empty() && flags.dtype.empty() &&
+  const bool same = flags.data.empty() && flags.overrides.empty() && flags.dtype == "run" &&
                     flags.num_samples_given->count() == 0;
   return same ? trained.manifest.point.val_loss : std::nan("");
 }

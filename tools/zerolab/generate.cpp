@@ -257,16 +257,18 @@ void add_sampling_flags(CLI::App& verb, GenerateFlags& flags) {
 void add_generate(CLI::App& app, CommandLine&) {
   CLI::App* const verb = app.add_subcommand("generate", "Let a trained model go on with a text");
   const auto flags = std::make_shared<GenerateFlags>();
+  flags->dtype = "fp32";
   add_trained_model_flags(*verb, *flags);
   add_prompt_flags(*verb, *flags);
   add_sampling_flags(*verb, *flags);
-  verb->add_flag("--no-cache", flags->no_cache, "compute every token anew: the same text, slower");
+  verb->add_flag("--no-cache", flags->no_cache, "compute every token anew: slower");
   verb->add_flag("--ignore-end-of-text", flags->ignore_end_of_text,
                  "go on where the model ends a document");
   verb->add_flag("--json", flags->json, "print one JSON object a text, when it is complete");
   verb->footer(
       "The text goes to standard output as it is made, its speed to standard error. Ctrl-C ends it "
-      "after the current token. The same seed gives the same text.\n\n"
+      "after the current token. The same seed gives the same text, with the cache and without; "
+      "in 16 bits (--dtype) the two may part, because sums are rounded otherwise.\n\n"
       "The model sees batch.sequence_length tokens at most. When they are full, the latter half is "
       "kept and read anew, and generation goes on from there, with the cache and without; of a "
       "longer prompt the latest half window counts.\n\n"

@@ -32,10 +32,11 @@ void add_trained_model_flags(CLI::App& verb, TrainedModelFlags& flags) {
                   "threads=4")
       ->type_name("KEY=VALUE");
   verb.add_option("--dtype", flags.dtype,
-                  "dtype of parameters and compute: fp32, bf16 or fp16 (default: as the run's "
-                  "precision has it)")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
-      ->type_name("WORD");
+                  "dtype of parameters and compute: fp32, bf16, fp16, or run: as the run's "
+                  "precision has it")
+      ->check(CLI::IsMember({"run", "fp32", "bf16", "fp16"}))
+      ->type_name("WORD")
+      ->capture_default_str();
   verb.add_flag("--trust-plugin-path", flags.trust_plugin_path,
                 "load plugins from the run's own plugin_path: they can run any code");
   add_plugin_flags(verb, flags.plugins);

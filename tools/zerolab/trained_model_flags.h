@@ -13,7 +13,7 @@ namespace zerolab {
 
 struct TrainedModelFlags {
   PluginFlags plugins;
-  std::string run, dtype;
+  std::string run, dtype = "run";
   std::vector<std::string> overrides;
   bool trust_plugin_path = false;
 };
