@@ -15,6 +15,8 @@
 #include "zerolab/communicator.h"
 #include "zerolab/vector_clones.h"
 
+#include "sixteen_bits.h"
+
 namespace zerolab::wire_codec {
 namespace {
 
@@ -26,17 +28,12 @@ constexpr int64_t kGrainBlocks = 64;
 
 ZEROLAB_VECTOR_CLONES void round_to_bf16(const float* __restrict x, int64_t n,
                                          uint16_t* __restrict rounded) {
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t bits = std::bit_cast<uint32_t>(x[i]);
-    const uint32_t even = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    rounded[i] = static_cast<uint16_t>((bits & kMagnitudeMask) > kInfinityBits ? 0x7fc0 : even);
-  }
+  for (int64_t i = 0; i < n; ++i) rounded[i] = sixteen_bits::to_bf16(x[i]);
 }
 
 ZEROLAB_VECTOR_CLONES void widen_bf16(const uint16_t* __restrict rounded, int64_t n,
                                       float* __restrict x) {
-  for (int64_t i = 0; i < n; ++i)
-    x[i] = std::bit_cast<float>(static_cast<uint32_t>(rounded[i]) << 16);
+  for (int64_t i = 0; i < n; ++i) x[i] = sixteen_bits::from_bf16(rounded[i]);
 }
 
 /// Bits of the largest magnitude; above those of every number if there is an infinity or a NaN.
