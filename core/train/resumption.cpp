@@ -199,9 +199,7 @@ std::vector<std::string> batch_overrides(const SavedRun& saved, int num_ranks,
   int64_t micro = overridden(given, kMicro), accumulation = overridden(given, kAccumulation);
   const int64_t other_total = overridden(given, kTotal);
   const int64_t total = other_total != 0 ? other_total : saved.total_batch_size;
-  const bool as_saved =
-      num_ranks == saved.ranks && micro == 0 && accumulation == 0 && other_total == 0;
-  if (total == 0 || as_saved || (micro != 0 && accumulation != 0)) return {};
+  if (total == 0 || (micro != 0 && accumulation != 0)) return {};
   if (total % num_ranks != 0) {
     throw ConfigError("the run's total_batch_size " + std::to_string(total) +
                       " does not divide over " + std::to_string(num_ranks) +

@@ -45,7 +45,8 @@ SavedRun saved_run(const CheckpointName& name);
 
 /// [local] Overrides that keep the total batch on `num_ranks` ranks: the same micro-batches if they
 /// divide, else smaller ones. What `given` says of the batch stays, another total of a fork too.
-/// Nothing on the same ranks.
+/// On the same ranks, too: the run's configuration may be of a later session on others, which broke
+/// off before it saved.
 /// Errors: ConfigError if the total does not divide.
 std::vector<std::string> batch_overrides(const SavedRun& saved, int num_ranks,
                                          const std::vector<std::string>& given);

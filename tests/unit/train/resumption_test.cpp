@@ -162,9 +162,10 @@ TEST_CASE("a run without a checkpoint was cut as its environment says") {
   CHECK(zerolab::saved_run({"run"}).total_batch_size == 0);
 }
 
-TEST_CASE("the same ranks need no other batch") {
-  CHECK(batch_overrides(saved(4, 3, 2), 4, {}).empty());
-  CHECK(batch_overrides(saved(4, 3, 2), 4, {"steps=10", "sharding.plugin=x"}).empty());
+TEST_CASE("the same ranks get the batch that was saved, whatever the configuration says by now") {
+  const Overrides as_saved{"batch.micro_batch_size=3", "batch.gradient_accumulation_steps=2"};
+  CHECK(batch_overrides(saved(4, 3, 2), 4, {}) == as_saved);
+  CHECK(batch_overrides(saved(4, 3, 2), 4, {"steps=10", "sharding.plugin=x"}) == as_saved);
 }
 
 TEST_CASE("other ranks keep the total and the micro-batches if these divide") {
