@@ -1,8 +1,11 @@
 #include "store/run_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <exception>
+#include <iterator>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -10,6 +13,7 @@
 #include <unistd.h>
 
 #include "zerolab/error.h"
+#include "zerolab/log.h"
 
 #include "store/disk_run_folder.h"
 #include "store/journal_reader.h"
@@ -77,14 +81,66 @@ void keep_for_session(FileLayer& files, const fs::path& folder, const std::strin
   if (file_exists(plain) && !file_exists(kept)) write_file(files, kept, read_text_file(plain));
 }
 
-/// Where metrics.jsonl is missing, or is empty as a machine that lost its power leaves it, it is
-/// made again from metrics.h5.
+/// Steps of rows, as many times as they are there.
+using Steps = std::multiset<double>;
+
+Steps steps_of_table(const fs::path& table) {
+  Steps steps;
+  try {
+    for (const MetricsSegment& segment : read_metrics(table).segments)
+      for (const double step : segment.column("step")) steps.insert(step);
+  } catch (const std::exception&) {
+    return {};  // damaged: it is made again from the journal
+  }
+  return steps;
+}
+
+Steps steps_of_journal(const fs::path& journal) {
+  Steps steps;
+  if (!file_exists(journal)) return steps;
+  const JournalRows rows = read_journal(journal);
+  const auto step = std::find(rows.columns.begin(), rows.columns.end(), "step");
+  if (step == rows.columns.end()) return steps;
+  for (const MetricsRow& row : rows.rows)
+    steps.insert(row[static_cast<size_t>(step - rows.columns.begin())]);
+  return steps;
+}
+
+/// True if metrics.jsonl has lost rows that metrics.h5 still has. It is written first, so that
+/// takes damage, or a machine that lost its power. What is left of it is kept beside it. Rows that
+/// were superseded are not lost: a process died before metrics.h5 was made again.
+bool set_torn_journal_aside(FileLayer& files, const fs::path& folder, int64_t finished_steps) {
+  const fs::path journal = folder / "metrics.jsonl", table = folder / "metrics.h5";
+  if (!file_exists(journal) || !file_exists(table)) return false;
+  const Steps here = steps_of_journal(journal), there = steps_of_table(table);
+  // A table without the journal's own rows is itself the damaged one.
+  if (!std::includes(there.begin(), there.end(), here.begin(), here.end())) return false;
+  std::vector<double> lost;
+  std::set_difference(there.begin(), there.end(), here.begin(), here.end(),
+                      std::back_inserter(lost));
+  std::erase_if(lost, [&](double step) { return step > static_cast<double>(finished_steps); });
+  if (lost.empty()) return false;
+  const Steps superseded = steps_of_journal(folder / "metrics.superseded.jsonl");
+  for (const double step : lost) {
+    if (superseded.count(step) > 0) return false;
+  }
+  const fs::path aside = folder / "metrics.damaged.jsonl";
+  write_file(files, aside, read_text_file(journal));
+  log::warning(journal.string() + ": lacks " + std::to_string(lost.size()) + " of the " +
+               std::to_string(there.size()) + " rows that metrics.h5 has; it is made from it " +
+               "again, and is kept as it was in " + aside.filename().string());
+  return true;
+}
+
+/// Where metrics.jsonl is missing, or is empty as a machine that lost its power leaves it, or has
+/// lost rows, it is made again from metrics.h5.
 void restore_journal(FileLayer& files, const fs::path& folder, int64_t finished_steps,
                      std::vector<Session>& sessions) {
   const fs::path journal = folder / "metrics.jsonl", table = folder / "metrics.h5";
   std::error_code error;
   const bool emptied = finished_steps > 0 && fs::file_size(journal, error) == 0;
-  const bool lost = !file_exists(journal) || emptied;
+  const bool lost =
+      !file_exists(journal) || emptied || set_torn_journal_aside(files, folder, finished_steps);
   if (!lost || !file_exists(table)) return;
   MetricsContents contents;
   try {

@@ -207,7 +207,34 @@ TEST_CASE("a missing metrics.jsonl is made again from metrics.h5, byte by byte")
   CHECK(read_file("run/metrics.h5") == "damaged");
 }
 
-TEST_CASE("a journal that was cut off in the middle of a line goes on after its last whole one") {
+TEST_CASE("a journal that was cut off anywhere gets its rows back from metrics.h5") {
+  const ScratchFolder folder;
+  DyingFiles fast;
+  add_rows(*begin_run(fast), 1, 4, 0);
+  const std::string whole = read_file("run/metrics.jsonl");
+  for (size_t cut = 0; cut < whole.size(); cut += 37) {
+    CAPTURE(cut);
+    std::ofstream("run/metrics.jsonl", std::ios::binary | std::ios::trunc) << whole.substr(0, cut);
+    const auto session = static_cast<int64_t>(cut) + 1;
+    reopen_run(4, session);
+    REQUIRE(read_file("run/metrics.jsonl") == whole);
+  }
+  CHECK_FALSE(fs::exists("run/metrics.superseded.jsonl"));
+}
+
+TEST_CASE("damage in the middle of a journal is mended from metrics.h5, and kept aside") {
+  const ScratchFolder folder;
+  add_rows(*begin_run(), 1, 4, 0);
+  const std::string whole = read_file("run/metrics.jsonl");
+  std::string text = whole;
+  text[text.find("{\"step\": 2")] = 'x';
+  std::ofstream("run/metrics.jsonl", std::ios::binary) << text;
+  reopen_run(4, 1);
+  CHECK(read_file("run/metrics.jsonl") == whole);
+  CHECK(read_file("run/metrics.damaged.jsonl") == text);
+}
+
+TEST_CASE("without metrics.h5, a journal cut off in a line goes on after its last whole one") {
   std::string whole;
   for (size_t cut = 0;; ++cut) {
     const ScratchFolder folder;
@@ -217,6 +244,7 @@ TEST_CASE("a journal that was cut off in the middle of a line goes on after its 
     const size_t third = whole.find("{\"step\": 3");
     if (third + cut > whole.size()) break;
     fs::resize_file("run/metrics.jsonl", third + cut);
+    fs::remove("run/metrics.h5");
     const int64_t left = third + cut == whole.size()                 ? 4
                          : third + cut >= whole.find("{\"step\": 4") ? 3
                                                                      : 2;
@@ -228,12 +256,13 @@ TEST_CASE("a journal that was cut off in the middle of a line goes on after its 
   }
 }
 
-TEST_CASE("damage in the middle of a journal costs its line, and stays there to be looked at") {
+TEST_CASE("without metrics.h5, damage in the middle of a journal costs its line, and stays there") {
   const ScratchFolder folder;
   add_rows(*begin_run(), 1, 4, 0);
   std::string text = read_file("run/metrics.jsonl");
   text[text.find("{\"step\": 2")] = 'x';
   std::ofstream("run/metrics.jsonl", std::ios::binary) << text;
+  fs::remove("run/metrics.h5");
   go_on(3, 1)->append(row_of(4, 1));
   CHECK(segment_names(0) == Names{"1/0", "3/0"});
   CHECK(segment_names(1) == Names{"4/1"});
