@@ -122,6 +122,7 @@ void write_run(JsonLines& out, const SavedRun& run) {
   out.member("total_batch_size", run.total_batch_size);
   out.member("micro_batch_size", run.micro_batch_size);
   out.member("gradient_accumulation_steps", run.gradient_accumulation_steps);
+  if (!run.data_xxh128.empty()) out.member("data_xxh128", run.data_xxh128);
   out.close('}');
 }
 

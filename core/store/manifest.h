@@ -39,6 +39,7 @@ struct SavedRun {
   int ranks = 1;
   int threads_per_rank = 1;
   int64_t total_batch_size = 0, micro_batch_size = 0, gradient_accumulation_steps = 0;
+  std::string data_xxh128{};  ///< of samples of its data; empty in checkpoints that have none
 };
 
 struct SavedPlugin {

@@ -26,6 +26,7 @@ class Field {
                      has_to_be + "; nobody can use this checkpoint, so take another one.");
   }
 
+  bool has(const std::string& key) const { return value_.is_object() && value_.contains(key); }
   Field member(const std::string& key) const {
     if (!value_.is_object()) fail("be an object");
     const auto at = value_.find(key);
@@ -176,6 +177,7 @@ SavedRun run(const Field& field) {
   run.total_batch_size = field.member("total_batch_size").whole();
   run.micro_batch_size = field.member("micro_batch_size").whole();
   run.gradient_accumulation_steps = field.member("gradient_accumulation_steps").whole();
+  if (field.has("data_xxh128")) run.data_xxh128 = field.member("data_xxh128").text();
   return run;
 }
 

@@ -34,8 +34,8 @@ Experiment experiment_before(const CheckpointName& name, int64_t step, PluginHos
   return ExperimentFile::load(config, {}).resolve(host, ranks);
 }
 
-CheckpointLoader::CheckpointLoader(JoinedRank& joined, Trainer& trainer)
-    : joined_(joined), trainer_(trainer) {}
+CheckpointLoader::CheckpointLoader(JoinedRank& joined, Trainer& trainer, std::string data)
+    : joined_(joined), trainer_(trainer), data_(std::move(data)) {}
 
 int64_t CheckpointLoader::load(const CheckpointName& name, bool fork) {
   const int64_t step = find_whole(name);
@@ -100,6 +100,7 @@ void CheckpointLoader::load_step(const fs::path& run, int64_t step, const Experi
                                  bool fork) {
   const CheckpointReader checkpoint(CheckpointFolder(run).path(step));
   const CheckpointManifest& manifest = checkpoint.manifest();
+  check_data(run, manifest.run, fork);
   const PluginChoice &was = before.plugin(Kind::kSharding),
                      &is = joined_.experiment.plugin(Kind::kSharding);
   const bool same_owners = manifest.run.ranks == joined_.ranks.size() && was.name == is.name &&
@@ -116,6 +117,19 @@ void CheckpointLoader::load_step(const fs::path& run, int64_t step, const Experi
   point.seed = joined_.experiment.seed;  // another one in a fork
   trainer_.go_on(std::move(point));
   note_differences(manifest, before);
+}
+
+/// A run goes on with the data that it began with, a fork with any. Errors: ConfigError.
+void CheckpointLoader::check_data(const fs::path& run, const SavedRun& saved, bool fork) {
+  if (saved.data_xxh128.empty() || saved.data_xxh128 == data_) return;
+  if (fork) {
+    notes_.push_back("the data are not those that the checkpoint was trained on");
+    return;
+  }
+  throw ConfigError(short_path(run) +
+                    " cannot go on with other data: what [data] names holds other samples than "
+                    "when the run saved; put it back as it was, or use `zerolab fork` to start "
+                    "another run from the checkpoint.");
 }
 
 /// What keeps results within rounding, but not to the last bit.

@@ -25,8 +25,8 @@ Experiment experiment_before(const CheckpointName& name, int64_t step, PluginHos
 
 class CheckpointLoader {
  public:
-  /// References outlive it.
-  CheckpointLoader(JoinedRank& joined, Trainer& trainer);
+  /// References outlive it. `data`: the data_digest() of this run's.
+  CheckpointLoader(JoinedRank& joined, Trainer& trainer, std::string data);
 
   /// Returns the step that was loaded; -1 if the run has no checkpoint. A fork may differ from what
   /// was saved in all that tensors allow.
@@ -45,10 +45,12 @@ class CheckpointLoader {
   int64_t find_whole(const CheckpointName& name);
   void load_step(const std::filesystem::path& run, int64_t step, const Experiment& before,
                  bool fork);
+  void check_data(const std::filesystem::path& run, const SavedRun& saved, bool fork);
   void note_differences(const CheckpointManifest& manifest, const Experiment& before);
 
   JoinedRank& joined_;
   Trainer& trainer_;
+  const std::string data_;
   std::vector<std::string> notes_;
   std::vector<std::pair<int64_t, std::string>> damaged_;  // step, and what is wrong with it
 };

@@ -11,6 +11,7 @@
 #include "store/json_text.h"
 #include "store/sessions.h"
 #include "store/xxh128.h"
+#include "train/data_digest.h"
 #include "train/exchange.h"
 #include "train/recorder.h"
 
@@ -57,7 +58,8 @@ RankRun::RankRun(const RunRequest& request, JoinedRank& joined)
       started_(start_of(joined.world.environment())),
       plugins_(make_plugins(joined.host, experiment_)),
       trainer_(experiment_, plugins_, joined.ranks),
-      loader_(joined, trainer_),
+      data_digest_(data_digest(*plugins_.data, experiment_.batch.sequence_length)),
+      loader_(joined, trainer_, data_digest_),
       description_{experiment_.name, "", plugin_line(experiment_), joined.ranks.size(),
                    joined.threads} {
   trainer_.set_pulse(
@@ -237,9 +239,13 @@ void RankRun::open_folder() {
 CheckpointManifest RankRun::manifest_of_run() const {
   CheckpointManifest manifest;
   const BatchConfig& batch = experiment_.batch;
-  manifest.run = {experiment_.name,       joined_.ranks.size(),
-                  joined_.threads,        batch.total_batch_size,
-                  batch.micro_batch_size, batch.gradient_accumulation_steps};
+  manifest.run = {experiment_.name,
+                  joined_.ranks.size(),
+                  joined_.threads,
+                  batch.total_batch_size,
+                  batch.micro_batch_size,
+                  batch.gradient_accumulation_steps,
+                  data_digest_};
   for (const Kind kind : kKinds) {
     const PluginRecord* record = joined_.host.find(kind, experiment_.plugin(kind).name);
     if (record == nullptr) continue;

@@ -57,6 +57,7 @@ class RankRun {
   std::chrono::steady_clock::time_point started_;
   TrainingPlugins plugins_;
   Trainer trainer_;
+  const std::string data_digest_;
   CheckpointLoader loader_;
   int64_t loaded_step_ = 0;
   std::optional<InitialWeights> initial_;

@@ -55,7 +55,7 @@ CheckpointManifest sample() {
                          9007199254740993.0 * 1024};
   point.skips_in_a_row = 2;
   point.rollbacks = 1;
-  manifest.run = {"tiny \"one\"", 2, 3, 24, 4, 3};
+  manifest.run = {"tiny \"one\"", 2, 3, 24, 4, 3, xxh128("samples")};
   manifest.created = "2026-11-30T18:51:04Z";
   manifest.plugins["model"] = {"model/some", "1.2.0", xxh128("so")};
   manifest.plugins["data"] = {"data/other", "0.1.0", xxh128("os")};
@@ -135,6 +135,7 @@ TEST_CASE("a manifest reads back as it was written, numbers to the bit") {
   CHECK(read.run.total_batch_size == 24);
   CHECK(read.run.micro_batch_size == 4);
   CHECK(read.run.gradient_accumulation_steps == 3);
+  CHECK(read.run.data_xxh128 == xxh128("samples"));
   CHECK(read.created == "2026-11-30T18:51:04Z");
   REQUIRE(read.plugins.size() == 2);
   CHECK(read.plugins.at("model").id == "model/some");
