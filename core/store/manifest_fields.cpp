@@ -26,7 +26,7 @@ class Field {
                      has_to_be + "; nobody can use this checkpoint, so take another one.");
   }
 
-  bool has(const std::string& key) const { return value_.is_object() && value_.contains(key); }
+  bool has(const std::string& key) const { return value_.contains(key); }
   Field member(const std::string& key) const {
     if (!value_.is_object()) fail("be an object");
     const auto at = value_.find(key);

@@ -98,11 +98,10 @@ Steps steps_of_table(const fs::path& table) {
 Steps steps_of_journal(const fs::path& journal) {
   Steps steps;
   if (!file_exists(journal)) return steps;
-  const JournalRows rows = read_journal(journal);
-  const auto step = std::find(rows.columns.begin(), rows.columns.end(), "step");
-  if (step == rows.columns.end()) return steps;
-  for (const MetricsRow& row : rows.rows)
-    steps.insert(row[static_cast<size_t>(step - rows.columns.begin())]);
+  JournalRows journal_rows = read_journal(journal);
+  if (journal_rows.rows.empty()) return steps;
+  const MetricsSegment segment{std::move(journal_rows.columns), std::move(journal_rows.rows)};
+  for (const double step : segment.column("step")) steps.insert(step);
   return steps;
 }
 

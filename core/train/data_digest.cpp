@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "store/xxh128.h"
@@ -23,9 +22,7 @@ std::string data_digest(const Data& data, int64_t sequence_length) {
     numbers.push_back(size);
     for (int64_t i = 0; i < count; ++i) {
       // The first and the last are among them.
-      const double share = count > 1 ? static_cast<double>(i) / static_cast<double>(count - 1) : 0;
-      const int64_t index =
-          std::min(size - 1, static_cast<int64_t>(share * static_cast<double>(size - 1)));
+      const int64_t index = i * (size - 1) / std::max<int64_t>(1, count - 1);
       const size_t start = numbers.size();
       numbers.resize(start + 2 * length);
       const std::span<int64_t> sample(numbers.data() + start, 2 * length);
